@@ -44,7 +44,7 @@
 //  1. fs/node_stream.go receives the request and calls stream.Handle.
 //  2. stream finds the first record k, from the offsets of every 4096th record and the catalog's
 //     sizes. The view returns the record numbers from k on.
-//  3. read.Reader.Read pins the records' bytes in memory (pinned.Records). Bytes that are not in
+//  3. read.Reader.Read pins the records' bytes in memory (budget.Records). Bytes that are not in
 //     memory are read as read/choose decided when the dataset was opened: scan reads pieces whole,
 //     gather reads exactly the next records, spool decodes compressed shards once to a disk.
 //  4. stream answers with slices of the pinned bytes. They are unpinned after the kernel has copied
@@ -153,10 +153,9 @@
 //	pipeline/read                         Reader: decides how a dataset is read, and reads it
 //	pipeline/read/options                 what all packages below read are configured with
 //	pipeline/read/choose                  scan, gather or spool, and how memory is divided; pure
-//	pipeline/read/chunkmap                which piece a record is in, and where pieces are; pure
+//	pipeline/read/chunkmap                which records, which piece they are in, where pieces are; pure
 //	pipeline/read/window                  the walk over the order ahead of each reader; hints
-//	pipeline/read/budget                  memory for records: charges, pins, urgency, shares
-//	pipeline/read/pinned                  what readers and their callers share: Records, errors
+//	pipeline/read/budget                  memory for records: pins, charges, urgency, shares
 //	pipeline/read/scan                    reads pieces whole and keeps them until they are used up
 //	pipeline/read/decode                  decoders of compressed shards: who runs, with how much memory
 //	pipeline/read/spool                   compressed shards decoded once to a local file

@@ -11,15 +11,14 @@
 //
 //	options   what all of them are configured with: settings, what is read, and how
 //	choose    how shards are read, and how memory is divided, from sizes alone; pure
-//	chunkmap  which piece a record belongs to, where pieces are, and what they consist of; pure
+//	chunkmap  what is read: sequences of records, which piece a record is in, where pieces are; pure
 //	scan      reads whole pieces, and keeps their records until they are delivered
 //	  window    what each reader needs next, piece by piece
 //	  decode    decoders of compressed shards: which has a core, and memory
 //	  spool     shards that are decoded to a disk: which are admitted, and what is lost
 //	  mapped    pieces of files that are entirely in the page cache
 //	gather    reads exactly the records that come next
-//	pinned    what readers share with their callers: pinned records, sequences, errors
-//	budget    memory: what is charged to it, which reads may get more, and shared budgets
+//	budget    memory: pinned records, what is charged to it, which reads may get more
 //	readtest  datasets, orders and storages for the tests of these packages
 //
 // The four indented packages serve scan; gather also uses window, if the storage takes
@@ -33,7 +32,7 @@
 //	choose.Survey ──► Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ────┐
 //	                           └─ gather ───────► gather.Gatherer ► gather.Reader ─┤
 //	                                                                               ▼
-//	                                                 Reader.Read ────────────► pinned.Records
+//	                                                 Reader.Read ────────────► budget.Records
 //
 // There are three strategies, and two packages that carry them out. Scan reads whole pieces of
 // shards. Spool is a scan that decodes each compressed shard once to a disk (the disk cache, or a
@@ -79,7 +78,7 @@
 //
 // A piece of an uncompressed shard that is entirely in the page cache is not read: it is mapped,
 // and its records are returned from the mapping. See package mapped. Such bytes may change while
-// they are copied, so callers have to use pinned.Records.Mapped, Leased, Check and Fault.
+// they are copied, so callers have to use budget.Records.Mapped, Leased, Check and Fault.
 //
 // # Memory
 //

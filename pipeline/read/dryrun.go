@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -267,7 +266,7 @@ type firstOf struct {
 }
 
 func (s firstOf) Len() uint64   { return s.n }
-func (s firstOf) Epoch() uint64 { return pinned.EpochOf(s.Sequence) }
+func (s firstOf) Epoch() uint64 { return chunkmap.EpochOf(s.Sequence) }
 
 func (s firstOf) Records(k uint64, dst []uint64) int {
 	if k >= s.n {

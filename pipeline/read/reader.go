@@ -8,7 +8,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/gather"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/scan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -96,15 +95,15 @@ type Memory = budget.Shared
 // NewMemory returns a budget of that many bytes.
 func NewMemory(bytes int64) *Memory { return budget.NewShared(bytes) }
 
-// Types that callers of Reader.Read use; see package pinned.
+// Types that callers of Reader.Read use.
 type (
-	Loan        = pinned.Records
-	Sequence    = pinned.Sequence
-	RecordError = pinned.RecordError
+	Loan        = budget.Records
+	Sequence    = chunkmap.Sequence
+	RecordError = chunkmap.RecordError
 )
 
-// ErrTimeout is pinned.ErrTimeout, returned after Options.ReadTimeout.
-var ErrTimeout = pinned.ErrTimeout
+// ErrTimeout is options.ErrTimeout, returned after Options.ReadTimeout.
+var ErrTimeout = options.ErrTimeout
 
 // Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their
 // memory was gone; Records.Fault then returns the error to report. Other panics propagate.

@@ -96,7 +96,7 @@ type sequence struct {
 
 func (s sequence) Len() uint64 { return s.set.view.Count(s.w) }
 
-// Epoch implements pinned.Epochal.
+// Epoch implements chunkmap.Epochal.
 func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
 
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }

@@ -7,6 +7,16 @@
 // can't wait for each other in a circle. Blocks are memory of one size, for readers that gather; a
 // scan uses segments.
 //
+// A Records is what readers return: the bytes of records, in place.
+//
+//	Read(ctx, k, n, &l) ──► l.Records: bytes in the reader's memory
+//	                            │ pinned: not freed or reused meanwhile
+//	l.Release()         ◄───────┘ as soon as the bytes have been copied or sent
+//
+// It is made once and reused for each call, so that reading allocates nothing. Most records are in
+// memory that the reader has filled, and don't change. Some are in mapped files, which other programs
+// may write to: see Records.Mapped.
+//
 // Shared is one budget of several fetchers. Each of them has a Share, which shrinks and grows as
 // fetchers are opened, read, and left idle.
 package budget

@@ -20,7 +20,7 @@ const maxBatchRecords = 2048
 //	block  ├─record from─┼─from+1─┼──── … ────┼─from+n-1─┤ unused
 //	       offs[0]       offs[1]                          offs[n]
 //
-// It is pinned by pinned.Records, by waiting calls, and once while reads are in progress; its block
+// It is pinned by budget.Records, by waiting calls, and once while reads are in progress; its block
 // is freed when it is not pinned and the reader has dropped it. Reads complete in any order, and
 // each record can be returned as soon as its own parts have arrived.
 type batch struct {

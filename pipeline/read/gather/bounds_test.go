@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
@@ -18,8 +18,8 @@ import (
 // what others hold is dropped.
 func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 32, MaxBytes: 200 << 10})
-	for _, budget := range []int64{1 << 20, 16 << 20} {
-		g := newTestGatherer(t, d, budget)
+	for _, limit := range []int64{1 << 20, 16 << 20} {
+		g := newTestGatherer(t, d, limit)
 		order := readtest.RandomOrder(1, d.Index)
 		long := g.Open(order) // fills its window before there are others
 		readtest.ReadAll(t, d, long, order[:40], 3)
@@ -32,13 +32,13 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 			seqs[w] = order.Deal(w, 64)
 			readers[w] = g.Open(seqs[w])
 		}
-		var l pinned.Records
+		var l budget.Records
 		for k := range seqs[0] {
 			for w, r := range readers {
 				require.NoError(t, r.Read(context.Background(), uint64(k), 1, &l))
 				require.Equal(t, string(d.Records[seqs[w][k]]), string(l.Records[0]))
 				largest := g.pool.Round(200 << 10)
-				require.LessOrEqual(t, g.Stats().HeldBytes, budget+largest)
+				require.LessOrEqual(t, g.Stats().HeldBytes, limit+largest)
 				l.Release()
 			}
 		}
@@ -57,8 +57,8 @@ func readsAhead(r *Reader) bool {
 
 func TestConcurrentGatheringReadersStayWithinBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 100, MaxBytes: 100 << 10})
-	const budget, readers = 8 << 20, 8
-	g := newTestGatherer(t, d, budget)
+	const limit, readers = 8 << 20, 8
+	g := newTestGatherer(t, d, limit)
 	order := readtest.RandomOrder(1, d.Index)
 	most := int64(0)
 	var mu sync.Mutex
@@ -68,7 +68,7 @@ func TestConcurrentGatheringReadersStayWithinBudget(t *testing.T) {
 		r := g.Open(seq)
 		wg.Go(func() {
 			defer r.Close()
-			var l pinned.Records
+			var l budget.Records
 			for k := 0; k < len(seq); k += len(l.Records) {
 				l.Release()
 				if err := r.Read(context.Background(), uint64(k), 7, &l); err != nil {
@@ -84,13 +84,13 @@ func TestConcurrentGatheringReadersStayWithinBudget(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, most, budget+readers*g.pool.BlockBytes, "each may wait for one batch more")
+	require.LessOrEqual(t, most, limit+readers*g.pool.BlockBytes, "each may wait for one batch more")
 }
 
 // gatherTo returns a reader that has read up to record k, in tens, and its storage.
-func gatherTo(t *testing.T, d *readtest.Dataset, budget int64, seq readtest.List, k int) (*Gatherer, *Reader, *readtest.CountedStorage) {
+func gatherTo(t *testing.T, d *readtest.Dataset, limit int64, seq readtest.List, k int) (*Gatherer, *Reader, *readtest.CountedStorage) {
 	store := &readtest.CountedStorage{Storage: readtest.OpenStorage(t, d.Dir)}
-	g := newGathererOver(t, d, budget, store)
+	g := newGathererOver(t, d, limit, store)
 	r := g.Open(seq)
 	t.Cleanup(r.Close)
 	readtest.ReadAll(t, d, r, seq[:k], 10)
@@ -139,7 +139,7 @@ func TestGatheringFollowsReader(t *testing.T) {
 			readtest.LendOne(t, d, r, seq, k)
 		}
 		readtest.ReadAll(t, d, r, seq[:700], 9)
-		var l pinned.Records
+		var l budget.Records
 		for k := uint64(700); k < end; k += uint64(len(l.Records)) {
 			l.Release()
 			require.NoError(t, r.Read(t.Context(), k, 9, &l))
@@ -178,10 +178,10 @@ func TestGatheringFollowsReader(t *testing.T) {
 }
 
 func TestGatheringReaderHandlesJumpsAndConcurrentCalls(t *testing.T) {
-	for _, budget := range []int64{1, 2 << 20, 64 << 20} {
+	for _, limit := range []int64{1, 2 << 20, 64 << 20} {
 		d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 300, MaxBytes: 4000})
 		seq := readtest.RandomOrder(1, d.Index)
-		g := newTestGatherer(t, d, budget)
+		g := newTestGatherer(t, d, limit)
 		r := g.Open(seq)
 		var wg sync.WaitGroup
 		for g := range 6 {
@@ -189,7 +189,7 @@ func TestGatheringReaderHandlesJumpsAndConcurrentCalls(t *testing.T) {
 			wg.Go(func() {
 				for range 40 {
 					k := rng.IntN(len(seq))
-					var l pinned.Records
+					var l budget.Records
 					for range 1 + rng.IntN(12) { // go on for a while
 						n := min(1+rng.IntN(20), len(seq)-k)
 						if n == 0 {
@@ -212,7 +212,7 @@ func TestGatheringReaderHandlesJumpsAndConcurrentCalls(t *testing.T) {
 		}
 		wg.Wait()
 		r.Close()
-		require.ErrorIs(t, r.Read(context.Background(), 0, 1, new(pinned.Records)), errClosed)
+		require.ErrorIs(t, r.Read(context.Background(), 0, 1, new(budget.Records)), errClosed)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestReadingGatheredRecordsAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
-	var l pinned.Records
+	var l budget.Records
 	k := uint64(1000)
 	require.Zero(t, testing.AllocsPerRun(200, func() {
 		if err := r.Read(context.Background(), k, 3, &l); err != nil {
@@ -260,7 +260,7 @@ func BenchmarkGather(b *testing.B) {
 			g := newGathererOver(b, d, 8<<20, readtest.OpenFiles(b, d.Dir))
 			r := g.Open(seq)
 			defer r.Close()
-			var l pinned.Records
+			var l budget.Records
 			k := uint64(0)
 			epoch := func() {
 				for n := 0; n < len(seq.List); n += len(l.Records) {

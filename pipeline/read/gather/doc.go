@@ -11,7 +11,7 @@
 //	g, err := gather.New(&options, plan)
 //	r := g.Open(sequence)              // one per reader
 //	err = r.Read(ctx, k, n, &records)  // records k … k+n-1, or the first of them
-//	…                                  // use records, a pinned.Records
+//	…                                  // use records, a budget.Records
 //	records.Release()
 //	r.Close()
 //	g.Close()                          // waits for reads in progress
@@ -65,7 +65,7 @@
 // A read that fails is noted (Options.Note). Its records fail when they are asked for; if they had
 // been read ahead, they are read once more first. A record whose checksum is wrong fails for as
 // long as it is in memory. A reader that waits longer than Options.ReadTimeout gets
-// pinned.ErrTimeout.
+// options.ErrTimeout.
 //
 // # Goroutines and locks
 //

@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -16,7 +17,7 @@ import (
 
 // inEpoch is a sequence of an epoch.
 type inEpoch struct {
-	pinned.Sequence
+	chunkmap.Sequence
 	epoch uint64
 }
 
@@ -56,7 +57,7 @@ func TestReadsCarryEpochOfTheirSequence(t *testing.T) {
 			if at[i] == len(of[i]) {
 				continue
 			}
-			var l pinned.Records
+			var l budget.Records
 			if err := r.Read(context.Background(), uint64(at[i]), 3, &l); err != nil {
 				require.ErrorIs(t, err, faulty.ErrInjected)
 				continue

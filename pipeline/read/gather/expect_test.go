@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -84,7 +84,7 @@ func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	g, e := newExpected(t, d)
 	seq := readtest.RandomOrder(1, d.Index)
 	r := g.Open(inEpoch{seq, 5})
-	var l pinned.Records
+	var l budget.Records
 	for k := 0; k < len(seq); {
 		require.NoError(t, r.Read(context.Background(), uint64(k), 50, &l))
 		for i, b := range l.Records {
@@ -118,7 +118,7 @@ func TestJumpForgetsExpectedRecords(t *testing.T) {
 	}
 	r := g.Open(seq)
 	dice := rand.New(rand.NewPCG(1, 1))
-	var l pinned.Records
+	var l budget.Records
 	for range 20 {
 		k := dice.IntN(len(seq) - 4000)
 		for end := k + 3000; k < end; {

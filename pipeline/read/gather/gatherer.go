@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -91,14 +90,14 @@ func objectBytes(x chunkmap.Index) []int64 {
 
 // Open returns a reader of a sequence, whose records must all be in uncompressed shards. Opening
 // costs nothing: reading starts with the calls of Read.
-func (g *Gatherer) Open(seq pinned.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
+func (g *Gatherer) Open(seq chunkmap.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
 
 // OpenPhase is Open for records of another phase than that of New's told.
-func (g *Gatherer) OpenPhase(seq pinned.Sequence, phase window.Subset) *Reader {
+func (g *Gatherer) OpenPhase(seq chunkmap.Sequence, phase window.Subset) *Reader {
 	return g.follow(seq, g.told.NewPhaseWalker(seq, phase))
 }
 
-func (g *Gatherer) follow(seq pinned.Sequence, w *window.Lookahead) *Reader {
+func (g *Gatherer) follow(seq chunkmap.Sequence, w *window.Lookahead) *Reader {
 	r := &Reader{g: g, seq: seq, walker: w}
 	g.open.Add(1)
 	g.mu.Lock()

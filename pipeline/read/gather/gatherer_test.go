@@ -12,9 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -125,10 +126,10 @@ func TestFailedReadIsRecordedAndNextCallWorks(t *testing.T) {
 		c.Note = noted.note
 		g := newGathererWith(t, c)
 		r := g.Open(seq)
-		var l pinned.Records
+		var l budget.Records
 		for k := 0; k < len(seq); {
 			if err := r.Read(context.Background(), uint64(k), 5, &l); err != nil {
-				record, ok := errors.AsType[*pinned.RecordError](err)
+				record, ok := errors.AsType[*chunkmap.RecordError](err)
 				require.True(t, ok, "%v", err)
 				require.ErrorIs(t, err, faulty.ErrInjected)
 				require.Equal(t, d.Index.ExtentTable[seq[k]].OffsetBytes, record.OffsetBytes)
@@ -162,9 +163,9 @@ func TestOverlongWaitIsReported(t *testing.T) {
 	defer store.Release()
 	r := g.Open(readtest.InOrder(d.Index))
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	err := r.Read(context.Background(), 4, 1, &l)
-	require.ErrorIs(t, err, pinned.ErrTimeout)
+	require.ErrorIs(t, err, options.ErrTimeout)
 	require.ErrorContains(t, err, "shard-000: record 4 at [")
 	require.Equal(t, []error{err}, noted.all)
 	require.ErrorContains(t, r.Read(context.Background(), 9, 1, &l), "the sequence has 9")

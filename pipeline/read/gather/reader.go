@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/meter"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
@@ -19,7 +21,7 @@ import (
 // places alternately.
 type Reader struct {
 	g   *Gatherer
-	seq pinned.Sequence
+	seq chunkmap.Sequence
 	// called is Gatherer.calls at the last call.
 	called atomic.Uint64
 
@@ -67,12 +69,12 @@ func (r *Reader) Close() {
 // not in memory. It may return fewer than n records, but at least one, so that the pinned records
 // stay within the budget.
 //
-// Errors: the context's; pinned.ErrTimeout, and errors of the storage or of checksums, in a
-// *pinned.RecordError. If records before the failing one are available, Read returns these without
+// Errors: the context's; options.ErrTimeout, and errors of the storage or of checksums, in a
+// *chunkmap.RecordError. If records before the failing one are available, Read returns these without
 // an error; the error comes when the failing record is the first to be asked for. A failed call
 // appends nothing and loses nothing, and may be repeated.
-func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
-	n, err := pinned.Clip(r.seq, k, n)
+func (r *Reader) Read(ctx context.Context, k uint64, n int, l *budget.Records) error {
+	n, err := chunkmap.Clip(r.seq, k, n)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (g *Gatherer) lent(records int, bytes int64, hits int) {
 // lendReady pins and appends records k … k+n-1 up to the first that has not arrived. If some of the
 // first batch's are still missing, it returns none: a caller that waits for the rest gets more at a
 // time.
-func (r *Reader) lendReady(run *run, k uint64, n int, l *pinned.Records) (lent int, bytes int64) {
+func (r *Reader) lendReady(run *run, k uint64, n int, l *budget.Records) (lent int, bytes int64) {
 	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes()/r.g.pool.BlockBytes/8), 1)
 	for _, b := range run.batches {
 		if lent == n || b.from > k {
@@ -140,7 +142,7 @@ func (r *Reader) lendReady(run *run, k uint64, n int, l *pinned.Records) (lent i
 }
 
 // lend appends records i … i+n-1, which have arrived.
-func (b *batch) lend(i, n int, l *pinned.Records) int64 {
+func (b *batch) lend(i, n int, l *budget.Records) int64 {
 	for j := i; j < i+n; j++ {
 		l.Records = append(l.Records, b.bytes(j))
 	}
@@ -149,7 +151,7 @@ func (b *batch) lend(i, n int, l *pinned.Records) int64 {
 
 // lendFirst waits for record k, which is in the batch, and appends it with the records after it in
 // the batch that have arrived by then. The caller's pin goes to l.
-func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *pinned.Records) error {
+func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *budget.Records) error {
 	i, waited := int(k-b.from), false
 	for {
 		if b.ready(i) {
@@ -184,7 +186,7 @@ func (r *Reader) recordError(k uint64, err error) error {
 	if r.seq.Records(k, number[:]) != 1 {
 		return err
 	}
-	return pinned.NameRecord(r.g.o.Index, number[0], err)
+	return chunkmap.NameRecord(r.g.o.Index, number[0], err)
 }
 
 // wait waits for a batch that the caller pins: until all of it has arrived or, after its patience,
@@ -221,7 +223,7 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 			r.hurry(k)
 			left = g.o.ReadTimeout - time.Since(began)
 			if left <= 0 {
-				err := r.recordError(k, pinned.ErrTimeout)
+				err := r.recordError(k, options.ErrTimeout)
 				g.o.Note(err)
 				return err
 			}
@@ -246,7 +248,7 @@ func (r *Reader) Object(k uint64) string {
 	if r.seq.Records(k, number[:]) != 1 {
 		return ""
 	}
-	return pinned.ShardOf(r.g.o.Index, number[0])
+	return chunkmap.ShardOf(r.g.o.Index, number[0])
 }
 
 var _ meter.Locator = (*Reader)(nil)

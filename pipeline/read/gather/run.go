@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 )
 
 // maxStretchRecords limits the tables of tiny records.
@@ -238,7 +238,7 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 		return
 	}
 	g.o.Index.Extents(p.numbers[:1], p.extents[:1])
-	p.epoch = pinned.EpochOf(r.seq)
+	p.epoch = chunkmap.EpochOf(r.seq)
 	p.place(b, i, p.extents[0])
 	pl, err := p.planner.Plan(p.request)
 	if err != nil {

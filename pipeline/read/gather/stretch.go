@@ -12,7 +12,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -245,9 +244,9 @@ func (p *planner) reset() {
 
 // fill lays out the records of a sequence in new batches, from record k on: that many bytes and
 // records, or fewer if newBatch fails.
-func (p *planner) fill(x chunkmap.Index, seq pinned.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
+func (p *planner) fill(x chunkmap.Index, seq chunkmap.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
 	var b *batch
-	p.epoch = pinned.EpochOf(seq)
+	p.epoch = chunkmap.EpochOf(seq)
 	for records > 0 {
 		m := seq.Records(k, p.numbers[:min(records, len(p.numbers))])
 		if m == 0 {

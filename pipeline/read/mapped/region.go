@@ -213,7 +213,7 @@ func (m *Maps) unmap(victims []*Region) {
 	}
 }
 
-// Lent is the mapped records in a pinned.Records, each with a pin. The zero value has none; a
+// Lent is the mapped records in a budget.Records, each with a pin. The zero value has none; a
 // reused one allocates nothing. It is not for concurrent use.
 //
 // Bytes of such records are right if nothing can have altered them before they were copied:

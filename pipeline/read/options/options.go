@@ -4,6 +4,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
+
+// ErrTimeout is wrapped if storage has not delivered a range within Options.ReadTimeout.
+var ErrTimeout = errors.New("storage has not answered within --read-timeout")
 
 // Options is settings, which the user of package read sets, and Input and Decisions, which package
 // read sets. It does not change once a scanner or gatherer has it.
@@ -249,4 +252,4 @@ func (o *Options) Submit(reads []*storage.Read) {
 }
 
 // Object implements meter.Locator: it returns the shard of a record.
-func (o *Options) Object(record uint64) string { return pinned.ShardOf(o.Index, record) }
+func (o *Options) Object(record uint64) string { return chunkmap.ShardOf(o.Index, record) }

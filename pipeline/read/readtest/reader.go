@@ -8,19 +8,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
 // Reader is a reader of any package below read.
 type Reader interface {
-	Read(ctx context.Context, k uint64, n int, l *pinned.Records) error
+	Read(ctx context.Context, k uint64, n int, l *budget.Records) error
 }
 
 // ReadAll reads a sequence to its end, n records at a time, and compares all records.
 func ReadAll(t testing.TB, d *Dataset, r Reader, seq List, n int) {
-	var l pinned.Records
+	var l budget.Records
 	for k := 0; k < len(seq); {
 		require.NoError(t, r.Read(context.Background(), uint64(k), min(n, len(seq)-k), &l))
 		require.NotEmpty(t, l.Records)
@@ -37,7 +37,7 @@ func ReadAll(t testing.TB, d *Dataset, r Reader, seq List, n int) {
 
 // ReadEqual is ReadAll with an error instead of ending the test.
 func ReadEqual(d *Dataset, r Reader, seq List, n int) error {
-	var l pinned.Records
+	var l budget.Records
 	for k := 0; k < len(seq); {
 		if err := r.Read(context.Background(), uint64(k), min(n, len(seq)-k), &l); err != nil {
 			return err
@@ -56,7 +56,7 @@ func ReadEqual(d *Dataset, r Reader, seq List, n int) error {
 // LendOne reads record k of a sequence, and compares it.
 func LendOne(t *testing.T, d *Dataset, r Reader, seq List, k uint64) {
 	t.Helper()
-	var l pinned.Records
+	var l budget.Records
 	require.NoError(t, r.Read(context.Background(), k, 1, &l))
 	require.Equal(t, string(d.Records[seq[k]]), string(l.Records[0]))
 	l.Release()
@@ -68,7 +68,7 @@ func Ask(t *testing.T, r Reader, k uint64, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var l pinned.Records
+	var l budget.Records
 	require.ErrorIs(t, r.Read(ctx, k, n, &l), context.Canceled)
 }
 

@@ -345,7 +345,7 @@ func (s *slots) has(piece, i int) bool {
 
 // segment is memory that holds pieces one after the other.
 //
-// It is pinned by loads and pinned.Records that use its bytes. A segment that is not pinned may be
+// It is pinned by loads and budget.Records that use its bytes. A segment that is not pinned may be
 // killed: its memory returns to the cache, and the struct stays valid for remaining pointers to it.
 type segment struct {
 	budget.Memory

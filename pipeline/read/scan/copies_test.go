@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
@@ -69,7 +69,7 @@ func TestLostCopyIsNotADatasetError(t *testing.T) {
 	seq := readtest.InOrder(d.Index)
 	r := sc.Open(seq)
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	for k := 0; k < len(seq); {
 		err := r.Read(t.Context(), uint64(k), 30, &l)
 		if err == nil {

@@ -12,7 +12,7 @@
 //	sc := scan.New(&options, shelf, plan)
 //	r := sc.Open(sequence)             // one per reader
 //	err = r.Read(ctx, k, n, &records)  // records k … k+n-1, or the first of them
-//	…                                  // use records, a pinned.Records
+//	…                                  // use records, a budget.Records
 //	records.Release()
 //	r.Close()
 //	sc.Close()                         // waits for loads in progress
@@ -30,7 +30,7 @@
 //	Reader ──► table of pieces ──► entry: where each record is, which were delivered
 //	                │                        │
 //	                │ missing                ▼
-//	                ▼                     segment ◄── pinned by pinned.Records
+//	                ▼                     segment ◄── pinned by budget.Records
 //	              load ──► storage           ▲
 //	                  ├──► decoder ──────────┘
 //	                  └──► page cache (package mapped), instead of a segment
@@ -115,7 +115,7 @@
 // next reader that needs the piece starts a new load. A record whose own checksum is wrong fails
 // alone, for as long as its piece is in memory. If the checksum of a compressed shard is wrong, all
 // its records fail from then on, because earlier ones can't be trusted either. A reader that waits
-// longer than Options.ReadTimeout gets pinned.ErrTimeout.
+// longer than Options.ReadTimeout gets options.ErrTimeout.
 //
 // # Goroutines and locks
 //

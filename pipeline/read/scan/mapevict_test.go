@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
@@ -47,7 +47,7 @@ func TestReaderReloadsPieceFoundDuringUnmapping(t *testing.T) {
 		defer reading.Unlock()
 		found++
 		require.False(t, e.mem.Pins.Pin(), "it is about to go")
-		var l pinned.Records
+		var l budget.Records
 		k := sc.pieces.Starts[piece]
 		require.NoError(t, other.Read(context.Background(), k, 1, &l))
 		require.Equal(t, string(d.Records[k]), string(l.Records[0]))

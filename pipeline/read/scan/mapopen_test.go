@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
@@ -49,7 +49,7 @@ func TestLoadsWaitingForOpenAreCancellable(t *testing.T) {
 	r := sc.Open(seq)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var l pinned.Records
+	var l budget.Records
 	require.ErrorIs(t, r.Read(ctx, 0, 30, &l), context.Canceled)
 	require.Positive(t, sc.Stats().LoadsInFlight)
 	r.Close()

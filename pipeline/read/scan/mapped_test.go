@@ -12,8 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -28,18 +29,18 @@ func TestMappedBytesAreCorrect(t *testing.T) {
 				budgets = budgets[:2]
 			}
 			for order, seq := range map[string]readtest.List{"none": readtest.InOrder(d.Index), "reservoir": readtest.ReservoirOrder(3, d.Index, 3, 90)} {
-				for _, budget := range budgets {
+				for _, limit := range budgets {
 					store := openMapper(t, d)
-					sc := newMappedScanner(t, d, budget, store)
+					sc := newMappedScanner(t, d, limit, store)
 					readEpochs(t, d, sc, seq, 2)
 					stats := sc.Stats()
-					require.LessOrEqual(t, stats.MappedBytes, budget)
-					if s.Codec != "" || budget == 1 {
-						require.Zero(t, stats.RecordsMapped, "%s, budget %d", order, budget)
-					} else if budget >= 2<<20 && s.GapBytes == 0 && s.Records > 1 {
-						require.Positive(t, stats.RecordsMapped, "%s, budget %d", order, budget)
+					require.LessOrEqual(t, stats.MappedBytes, limit)
+					if s.Codec != "" || limit == 1 {
+						require.Zero(t, stats.RecordsMapped, "%s, budget %d", order, limit)
+					} else if limit >= 2<<20 && s.GapBytes == 0 && s.Records > 1 {
+						require.Positive(t, stats.RecordsMapped, "%s, budget %d", order, limit)
 					}
-					if s.Codec == "" && budget == 64<<20 && s.GapBytes == 0 && !s.NoNewline {
+					if s.Codec == "" && limit == 64<<20 && s.GapBytes == 0 && !s.NoNewline {
 						// Not all: the kernel may be moving pages while it is asked about them.
 						require.Greater(t, stats.RecordsMapped, stats.RecordsOut/2)
 					}
@@ -52,12 +53,12 @@ func TestMappedBytesAreCorrect(t *testing.T) {
 func TestConcurrentReadersOfMapping(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 400, MaxBytes: 3000, Checksummed: true})
 	g := readtest.ReservoirOrder(3, d.Index, 3, 300)
-	for _, budget := range []int64{500 << 10, 1 << 20, 64 << 20} {
+	for _, limit := range []int64{500 << 10, 1 << 20, 64 << 20} {
 		store := openMapper(t, d)
 		store.most = 5 // of 6
-		sc := newMappedScanner(t, d, budget, store)
+		sc := newMappedScanner(t, d, limit, store)
 		stopped := sc.Open(g)
-		var l pinned.Records
+		var l budget.Records
 		require.NoError(t, stopped.Read(context.Background(), 0, 1, &l))
 		var wg sync.WaitGroup
 		for w := range 4 {
@@ -72,7 +73,7 @@ func TestConcurrentReadersOfMapping(t *testing.T) {
 		}
 		wg.Wait()
 		require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all unmapping")
-		require.LessOrEqual(t, sc.Stats().MappedBytes, budget)
+		require.LessOrEqual(t, sc.Stats().MappedBytes, limit)
 		require.Positive(t, sc.Stats().RecordsMapped)
 		l.Release()
 		stopped.Close()
@@ -81,15 +82,15 @@ func TestConcurrentReadersOfMapping(t *testing.T) {
 
 func TestMappedMemoryStaysWithinBudget(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 6, Records: 500, MaxBytes: 4000}) // 6 MB
-	const budget = 2 << 20
-	sc := newMappedScanner(t, d, budget, openMapper(t, d))
+	const limit = 2 << 20
+	sc := newMappedScanner(t, d, limit, openMapper(t, d))
 	seq := readtest.ReservoirOrder(3, d.Index, 3, 200)
 	r := sc.Open(seq)
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	for k := 0; k < len(seq); {
 		require.NoError(t, r.Read(context.Background(), uint64(k), 30, &l))
-		require.LessOrEqual(t, sc.Stats().MappedBytes, int64(budget))
+		require.LessOrEqual(t, sc.Stats().MappedBytes, int64(limit))
 		k += len(l.Records)
 		l.Release()
 	}
@@ -117,7 +118,7 @@ func TestPagesMissingFromPageCacheAreRead(t *testing.T) {
 		store.cold = !hot
 		sc := newMappedScanner(t, d, 64<<20, store)
 		r := sc.Open(seq)
-		var l pinned.Records
+		var l budget.Records
 		require.NoError(t, r.Read(context.Background(), 0, 1, &l))
 		require.Equal(t, hot, l.Mapped())
 		l.Release()
@@ -149,13 +150,13 @@ func TestEvictedPagesAreReadAgain(t *testing.T) {
 }
 
 // lendMapped reads the first records of a dataset's only shard.
-func lendMapped(t *testing.T, n int) (*readtest.Dataset, *mapping, *testScanner, *Reader, *pinned.Records) {
+func lendMapped(t *testing.T, n int) (*readtest.Dataset, *mapping, *testScanner, *Reader, *budget.Records) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: n, MaxBytes: 9000, SameSize: true})
 	store := openMapper(t, d)
 	sc := newMappedScanner(t, d, 64<<20, store)
 	r := sc.Open(readtest.InOrder(d.Index))
 	t.Cleanup(r.Close)
-	l := new(pinned.Records)
+	l := new(budget.Records)
 	for len(l.Records) < n { // its pieces are mapped one after the other
 		l.Release()
 		require.NoError(t, r.Read(context.Background(), 0, n, l))
@@ -167,12 +168,12 @@ func lendMapped(t *testing.T, n int) (*readtest.Dataset, *mapping, *testScanner,
 }
 
 func TestTruncationUnderPinnedRecordsIsAnError(t *testing.T) {
-	for name, failed := range map[string]func(t *testing.T, l *pinned.Records) error{
-		"zeros, shown by Check": func(t *testing.T, l *pinned.Records) error {
+	for name, failed := range map[string]func(t *testing.T, l *budget.Records) error{
+		"zeros, shown by Check": func(t *testing.T, l *budget.Records) error {
 			require.Zero(t, l.Records[1][2500], "record 1 ends in the zeros of the last page")
 			return l.Check()
 		},
-		"a fault": func(t *testing.T, l *pinned.Records) error {
+		"a fault": func(t *testing.T, l *budget.Records) error {
 			var to [9000]byte
 			require.True(t, mapped.Faulted(func() { copy(to[:], l.Records[30]) }))
 			return l.Fault()
@@ -214,7 +215,7 @@ func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 		store.unleased = true
 		sc := newMappedScanner(t, d, 64<<20, store)
 		r := sc.Open(readtest.InOrder(d.Index))
-		loans := make([]pinned.Records, 40) // one per record
+		loans := make([]budget.Records, 40) // one per record
 		for k := range loans {
 			require.NoError(t, r.Read(context.Background(), uint64(k), 1, &loans[k]))
 			require.True(t, loans[k].Mapped())
@@ -256,7 +257,7 @@ func TestFaultInUnchangedFileIsReportedOnce(t *testing.T) {
 }
 
 func TestPinnedRecordsWithoutMappingNeedNoCheck(t *testing.T) {
-	var l pinned.Records
+	var l budget.Records
 	require.False(t, l.Mapped())
 	require.NoError(t, l.Check())
 	require.NoError(t, l.Fault())
@@ -270,7 +271,7 @@ func TestEachPinnedMappedFileIsCheckedOnce(t *testing.T) {
 	r := sc.Open(seq)
 	defer r.Close()
 	readtest.ReadAll(t, d, r, seq, 30)
-	var l pinned.Records
+	var l budget.Records
 	require.NoError(t, r.Read(context.Background(), 0, 300, &l))
 	require.NoError(t, l.Check())
 	require.EqualValues(t, len(d.Index.ShardTable), store.checks.Load())
@@ -284,7 +285,7 @@ func TestMappedRecordWithBadChecksumFailsAlone(t *testing.T) {
 	sc := newMappedScanner(t, d, 1<<20, openMapper(t, d))
 	r := sc.Open(readtest.InOrder(d.Index))
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	for k := range d.Records {
 		err := r.Read(context.Background(), uint64(k), 1, &l)
 		if k == 17 {
@@ -342,11 +343,11 @@ func TestMappingsAreClosedToMakeRoom(t *testing.T) {
 func TestReadingMappedRecordsAllocatesNothing(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	sc := newMappedScanner(t, d, 64<<20, openMapper(t, d))
-	var seq pinned.Sequence = readtest.ReservoirOrder(3, d.Index, 4, 200)
+	var seq chunkmap.Sequence = readtest.ReservoirOrder(3, d.Index, 4, 200)
 	r := sc.Open(seq)
 	defer r.Close()
 	readtest.ReadAll(t, d, r, seq.(readtest.List), 100)
-	var l pinned.Records
+	var l budget.Records
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if err := r.Read(context.Background(), k, 100, &l); err != nil || !l.Mapped() || l.Check() != nil {

@@ -132,9 +132,9 @@ func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 
 // newMappedScanner returns a scanner that maps pieces of any size; everything is unmapped when the
 // test ends.
-func newMappedScanner(t testing.TB, d *readtest.Dataset, budget int64, s *mapping) *testScanner {
+func newMappedScanner(t testing.TB, d *readtest.Dataset, limit int64, s *mapping) *testScanner {
 	t.Helper()
-	sc := newScannerOver(t, d, budget, s)
+	sc := newScannerOver(t, d, limit, s)
 	configureMaps(sc, func(c *mapped.Config) {
 		c.LeastBytes = 0
 		c.Patience = time.Hour // everything is mapped, however long it takes

@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
@@ -16,7 +16,7 @@ import (
 // allowed (a mapped file is read that way) and do not wait for each other's data.
 type Reader struct {
 	sc    *Scanner
-	seq   pinned.Sequence
+	seq   chunkmap.Sequence
 	phase chunkmap.Subset
 
 	mu     sync.Mutex
@@ -32,18 +32,18 @@ type lastLent struct {
 	entry *entry
 	index int
 	k     uint64
-	again bool // pinned.Records.Again
+	again bool // budget.Records.Again
 }
 
 // Open returns a reader of a sequence of records of Options.Part. Opening costs
 // nothing: reading ahead starts with the calls of Read.
-func (sc *Scanner) Open(seq pinned.Sequence) *Reader {
+func (sc *Scanner) Open(seq chunkmap.Sequence) *Reader {
 	return sc.OpenPhase(seq, chunkmap.Subset{Number: sc.o.Phase, Part: sc.o.Survey.Places.Part})
 }
 
 // OpenPhase is Open for records of another phase, if the dataset is sampled. Phases with the same
 // number must have the same records.
-func (sc *Scanner) OpenPhase(seq pinned.Sequence, phase chunkmap.Subset) *Reader {
+func (sc *Scanner) OpenPhase(seq chunkmap.Sequence, phase chunkmap.Subset) *Reader {
 	sc.open.Add(1)
 	sc.enter(phase)
 	r := &Reader{sc: sc, seq: seq, phase: phase, ahead: sc.follow(seq, phase)}
@@ -84,12 +84,12 @@ const lendBlock = 256
 // not in memory. It may return fewer than n records, but at least one, so that the pinned records
 // stay within the budget.
 //
-// Errors: the context's; pinned.ErrTimeout; a *pinned.RecordError. If records before the failing
+// Errors: the context's; options.ErrTimeout; a *chunkmap.RecordError. If records before the failing
 // one are available, Read returns these without an error; the error comes when the failing record
 // is the first to be asked for. A failed call appends nothing and loses nothing, and may be
 // repeated.
-func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) error {
-	n, err := pinned.Clip(r.seq, k, n)
+func (r *Reader) Read(ctx context.Context, k uint64, n int, l *budget.Records) error {
+	n, err := chunkmap.Clip(r.seq, k, n)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *pinned.Records) e
 
 // call is the progress of one call of Read.
 type call struct {
-	loan                 *pinned.Records
+	loan                 *budget.Records
 	own                  *lending // in loan
 	evictions            uint64   // before any record is pinned
 	segsFrom, mappedFrom int      // what loan and own had before the call
@@ -248,7 +248,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 			return err
 		}
 		described := sc.recordError(record, err)
-		if err == pinned.ErrTimeout {
+		if err == options.ErrTimeout {
 			sc.o.Note(described)
 		}
 		return described
@@ -264,13 +264,13 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 }
 
 func (sc *Scanner) recordError(record uint64, err error) error {
-	return pinned.NameRecord(sc.o.Index, record, err)
+	return chunkmap.NameRecord(sc.o.Index, record, err)
 }
 
 // demand waits for the piece whose record i is record k of the sequence, and pins it. A load that
 // was begun before the phase had readers may lack the record: then demand starts another one, which
 // has it.
-func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *pinned.Records) (e *entry, waited bool, err error) {
+func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *budget.Records) (e *entry, waited bool, err error) {
 	for {
 		e, once, err := r.demandOnce(ctx, k, piece, i, l)
 		waited = waited || once
@@ -281,7 +281,7 @@ func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *pinned.R
 	}
 }
 
-func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *pinned.Records) (e *entry, waited bool, err error) {
+func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *budget.Records) (e *entry, waited bool, err error) {
 	sc, w := r.sc, l.Waiter
 	var t deferred
 	sc.mu.Lock()
@@ -360,7 +360,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 			left := int64(sc.o.ReadTimeout) - (sc.now() - last)
 			if left <= 0 {
 				sc.abandon(ld)
-				return nil, pinned.ErrTimeout
+				return nil, options.ErrTimeout
 			}
 			timeout.Reset(time.Duration(left))
 		}
@@ -382,7 +382,7 @@ func (sc *Scanner) abandon(ld *load) {
 }
 
 // follow returns the window of a reader of a sequence.
-func (sc *Scanner) follow(seq pinned.Sequence, phase chunkmap.Subset) window.Reader {
+func (sc *Scanner) follow(seq chunkmap.Sequence, phase chunkmap.Subset) window.Reader {
 	counts := sc.wanted
 	if sc.holdsAll && sc.spool == nil {
 		counts = nil // all is kept, wanted or not
@@ -396,7 +396,7 @@ func (sc *Scanner) follow(seq pinned.Sequence, phase chunkmap.Subset) window.Rea
 type stock struct {
 	r     *Reader
 	todo  deferred // to be done after the lock is released
-	again bool     // pinned.Records.Again of the call
+	again bool     // budget.Records.Again of the call
 }
 
 var _ window.Loader = (*stock)(nil)
@@ -454,7 +454,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 func (s *stock) Cancel() { s.r.sc.cancel(s.r) }
 
 // readAhead starts loads of what is missing of records k … k+n-1, and after them. missing means
-// that some of these are missing, from the lent-th on. again is pinned.Records.Again.
+// that some of these are missing, from the lent-th on. again is budget.Records.Again.
 func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) {
 	sc := r.sc
 	if sc.slots.missing.Load() == 0 {
@@ -473,17 +473,17 @@ func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) 
 	sc.submit(&t)
 }
 
-// lending is what a Reader keeps in a pinned.Records. It is reused with it.
+// lending is what a Reader keeps in a budget.Records. It is reused with it.
 type lending struct {
 	mapped.Lent
 	numbers []uint64
 	found   []found
 }
 
-var _ pinned.Lender = (*lending)(nil)
+var _ budget.Lender = (*lending)(nil)
 
 // lendingOf returns the lending of l, which it makes if there is none.
-func lendingOf(l *pinned.Records) *lending {
+func lendingOf(l *budget.Records) *lending {
 	own, ok := l.Lender.(*lending)
 	if !ok {
 		own = new(lending)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -43,10 +44,10 @@ func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	seq := readtest.RandomOrder(1, d.Index)
 	r := sc.Open(seq)
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	err = r.Read(context.Background(), 0, 5, &l)
 	require.ErrorContains(t, err, "write the spool in "+sc.spool.Stats().Dir)
-	var record *pinned.RecordError
+	var record *chunkmap.RecordError
 	require.ErrorAs(t, err, &record)
 
 	// It works again when the file can be written. Errors of shards that failed before are still

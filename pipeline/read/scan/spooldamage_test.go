@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -87,7 +88,7 @@ func lendAnew(t *testing.T, d *readtest.Dataset, sc *testScanner, record uint64)
 	t.Helper()
 	r := sc.Open(readtest.List{record})
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	require.NoError(t, r.Read(context.Background(), 0, 1, &l))
 	require.Equal(t, string(d.Records[record]), string(l.Records[0]))
 	l.Release()
@@ -203,9 +204,9 @@ func TestTimedOutReadersGetRecordsAfterSpoolLoss(t *testing.T) {
 			r := sc.Open(readtest.List{record})
 			wg.Go(func() {
 				defer r.Close()
-				var l pinned.Records
+				var l budget.Records
 				err := r.Read(t.Context(), 0, 1, &l)
-				for errors.Is(err, pinned.ErrTimeout) {
+				for errors.Is(err, options.ErrTimeout) {
 					err = r.Read(t.Context(), 0, 1, &l)
 				}
 				if err != nil || string(l.Records[0]) != string(d.Records[record]) {
@@ -254,7 +255,7 @@ func TestShardDeletedBeforeSpoolLossIsAnError(t *testing.T) {
 	s.Before = func(*storage.Read) error { return storage.ErrChanged }
 	r := sc.Open(readtest.List{0})
 	defer r.Close()
-	var l pinned.Records
+	var l budget.Records
 	require.ErrorIs(t, r.Read(context.Background(), 0, 1, &l), storage.ErrChanged)
 }
 

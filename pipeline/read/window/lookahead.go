@@ -6,7 +6,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -44,7 +43,7 @@ const (
 // is what it asks for (Move).
 type Lookahead struct {
 	plan   *Plan
-	seq    pinned.Sequence
+	seq    chunkmap.Sequence
 	id     uint64
 	part   chunkmap.Part // whose records the sequence has
 	passed *passed       // of that part; nil if nothing is counted
@@ -88,7 +87,7 @@ type opened struct {
 
 // NewWalker returns a Lookahead for a reader of a sequence of records of the part of Places. It is
 // nil if p is.
-func (p *Plan) NewWalker(seq pinned.Sequence) *Lookahead {
+func (p *Plan) NewWalker(seq chunkmap.Sequence) *Lookahead {
 	if p == nil {
 		return nil
 	}
@@ -103,12 +102,12 @@ func (p *Plan) NewWalker(seq pinned.Sequence) *Lookahead {
 type Subset = chunkmap.Subset
 
 // NewPhaseWalker is NewWalker for a sequence of records of another phase.
-func (p *Plan) NewPhaseWalker(seq pinned.Sequence, phase Subset) *Lookahead {
+func (p *Plan) NewPhaseWalker(seq chunkmap.Sequence, phase Subset) *Lookahead {
 	if p == nil {
 		return nil
 	}
 	p.readers.Add(1)
-	w := &Lookahead{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part, epoch: pinned.EpochOf(seq)}
+	w := &Lookahead{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part, epoch: chunkmap.EpochOf(seq)}
 	if p.counts() {
 		w.passed = p.enter(phase.Number)
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
-	"github.com/lsiofs/lsiofs/pipeline/read/pinned"
 )
 
 // Loader knows which pieces are in memory, and loads them. Its methods are called with the reader's
@@ -26,7 +25,7 @@ type Loader interface {
 
 // Reader follows one pass over a sequence. It is not for concurrent use.
 type Reader struct {
-	seq         pinned.Sequence
+	seq         chunkmap.Sequence
 	counts      *Wanted // nil if they are not needed
 	lookRecords int
 	near        uint64
@@ -39,7 +38,7 @@ type Reader struct {
 // NewReader returns a Reader for a pass over a sequence. If counts is not nil, lookRecords of the
 // records that follow are counted, for all readers together. A call within near records of the
 // previous one is not a jump: see Near.
-func NewReader(seq pinned.Sequence, counts *Wanted, lookRecords int, near uint64) Reader {
+func NewReader(seq chunkmap.Sequence, counts *Wanted, lookRecords int, near uint64) Reader {
 	return Reader{seq: seq, counts: counts, lookRecords: lookRecords, near: near}
 }
 

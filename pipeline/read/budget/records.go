@@ -1,9 +1,6 @@
-package pinned
+package budget
 
-import (
-	"github.com/lsiofs/lsiofs/pipeline/meter"
-	"github.com/lsiofs/lsiofs/pipeline/read/budget"
-)
+import "github.com/lsiofs/lsiofs/pipeline/meter"
 
 // Records is records that are pinned in a reader's memory: valid, and read-only, until Release. It
 // is reused without allocation. The zero value is ready. It is not for concurrent use.
@@ -18,7 +15,7 @@ type Records struct {
 	// any, and stays for its next call.
 	Lender Lender
 
-	pins []*budget.Pins // each pinned once
+	pins []*Pins // each pinned once
 }
 
 // Lender is the part of a Records that belongs to its reader. Its methods are those of Records; if
@@ -79,7 +76,7 @@ func (l *Records) Pinned() int { return len(l.pins) }
 
 // Hold pins memory until Release. It returns false if the memory is dead, or if more than limit
 // stretches would then have been pinned from the from-th on.
-func (l *Records) Hold(p *budget.Pins, from, limit int) bool {
+func (l *Records) Hold(p *Pins, from, limit int) bool {
 	for i := len(l.pins) - 1; i >= from; i-- {
 		if l.pins[i] == p {
 			return true
@@ -93,4 +90,4 @@ func (l *Records) Hold(p *budget.Pins, from, limit int) bool {
 }
 
 // Keep takes over a pin of the caller, which Release will unpin.
-func (l *Records) Keep(p *budget.Pins) { l.pins = append(l.pins, p) }
+func (l *Records) Keep(p *Pins) { l.pins = append(l.pins, p) }

@@ -1,25 +1,26 @@
-package pinned
+package budget
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
+
+var errFault = errors.New("the file is gone")
 
 // lender is a Lender that counts calls.
 type lender struct{ released int }
 
 func (*lender) Mapped() bool { return true }
 func (*lender) Leased() bool { return false }
-func (*lender) Check() error { return ErrTimeout }
-func (*lender) Fault() error { return ErrTimeout }
+func (*lender) Check() error { return errFault }
+func (*lender) Fault() error { return errFault }
 func (l *lender) Release()   { l.released++ }
 
 func TestPinsEachMemoryRangeOnceUpToLimit(t *testing.T) {
 	var l Records
-	memory := make([]budget.Pins, 4)
+	memory := make([]Pins, 4)
 	for range 3 {
 		require.True(t, l.Hold(&memory[0], 0, 2))
 	}
@@ -41,7 +42,7 @@ func TestPinsEachMemoryRangeOnceUpToLimit(t *testing.T) {
 
 func TestReleaseReturnsAllAndRetainsNoBytes(t *testing.T) {
 	var l Records
-	var memory budget.Pins
+	var memory Pins
 	own := new(lender)
 	memory.Add(1)
 	l.Keep(&memory)
@@ -64,28 +65,6 @@ func TestPinnedMemoryIsAlwaysValid(t *testing.T) {
 	l.Lender = new(lender)
 	require.True(t, l.Mapped())
 	require.False(t, l.Leased())
-	require.ErrorIs(t, l.Check(), ErrTimeout)
-	require.ErrorIs(t, l.Fault(), ErrTimeout)
-}
-
-// ten is a sequence of records 0 … 9.
-type ten struct{}
-
-func (ten) Len() uint64                        { return 10 }
-func (ten) Records(k uint64, dst []uint64) int { panic("not asked for") }
-
-func TestRecordsOutsideSequenceAreNotRequested(t *testing.T) {
-	for _, c := range []struct {
-		k    uint64
-		n    int
-		want int
-	}{{0, 1, 1}, {0, 10, 10}, {3, 100, 7}, {9, 1, 1}} {
-		n, err := Clip(ten{}, c.k, c.n)
-		require.NoError(t, err)
-		require.Equal(t, c.want, n)
-	}
-	_, err := Clip(ten{}, 10, 2)
-	require.EqualError(t, err, "lend 2 records from 10 on: the sequence has 10")
-	_, err = Clip(ten{}, 3, 0)
-	require.EqualError(t, err, "lend 0 records from 3 on: the sequence has 10")
+	require.ErrorIs(t, l.Check(), errFault)
+	require.ErrorIs(t, l.Fault(), errFault)
 }
