@@ -30,11 +30,11 @@
 // Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept. A chunk larger
 // than the cache is still read.
 //
-// The memory of tasks is reused when all tasks of a batch have ended (batch.go).
+// The memory of tasks is reused when all tasks of a batch have ended (submit.go).
 //
 // # Long chunks
 //
-// If blocks are cells, a long chunk is read in two steps (long.go): first its head, which holds the
+// If blocks are cells, a long chunk is read in two steps (blocks.go): first its head, which holds the
 // offsets of its blocks, and then the blocks that are wanted and not cached, with neighbours in one
 // read. A chunk is long from 64 KiB (stored) if it is in memory, and otherwise from 1 MiB, where a
 // second wait costs less than reading all of it. If a part turns out to be wrong, the chunk is read
