@@ -312,7 +312,7 @@ func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages
 }
 
 // placesIn returns the places of the chunks in an object that is a shard, in the order of
-// . It reads all indexes in the object. wrong is why one of them is invalid, err why one
+// eachChunk. It reads all indexes in the object. wrong is why one of them is invalid, err why one
 // can't be read.
 func (s *Storage) placesIn(ctx context.Context, f *field, o storage.Object, number int64) (places []zarr.Place, wrong, err error) {
 	indexes := map[shard][]zarr.Place{}
