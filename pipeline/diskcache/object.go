@@ -11,35 +11,35 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// object is one object that is being used, or that has something to remember.
+// object is the state of an object that is in use, or that has something to remember.
 type object struct {
 	wanted
 	listed storage.Object
 	summer summer
 	pages  int64
 
-	opening sync.Mutex // held by the one who opens its files
+	opening sync.Mutex // held while its files are opened
 	files   atomic.Pointer[pair]
 
-	// Under Storage.mu.
+	// Guarded by Storage.mu.
 	uses int
-	idle *list.Element // its place in Storage.idle, if its files are open and nobody uses it
+	idle *list.Element // its element of Storage.idle, if its files are open and nothing uses it
 
-	landed atomic.Uint64 // flights that have ended; set under mu
+	landed atomic.Uint64 // flights that have ended; set with mu held
 
 	mu      sync.Mutex
-	flights []*flight // that bring pages, or write them
-	shared  pageSet   // pages of the share
-	// edges are pages of the share of which a part is done: by page, how many bytes.
+	flights []*flight // that fetch pages, or write them
+	shared  pageSet   // its pages in the share
+	// edges are pages of the share of which a part was passed: how many bytes, by page.
 	edges map[int64]int64
 }
 
-// remembers says that the object is to be kept when nobody uses it. Storage.mu is held,
-// and nobody uses it.
+// remembers reports whether the object has to be kept while nothing uses it. Storage.mu is held,
+// and nothing uses it.
 func (o *object) remembers() bool { return o.shared.n > 0 }
 
-// hold gives what is known of an object, and opens its files if there are any. release
-// must follow. It is nil where the object is not to be cached. It may wait for a disk.
+// hold returns the state of an object, and opens its files if they exist. The caller calls release
+// afterwards. It returns nil if the object must not be cached. It may wait for a disk.
 func (s *Storage) hold(listed storage.Object) *object {
 	s.mu.Lock()
 	o := s.objects[listed]
@@ -89,8 +89,8 @@ func (s *Storage) release(o *object) {
 	}
 }
 
-// closeIdle closes what was used longest ago until so many objects are open, or those
-// that are left are in use. s.mu is held.
+// closeIdle closes files of the least recently used objects until at most that many objects are
+// open, or the open ones are in use. s.mu is held.
 func (s *Storage) closeIdle(most int) {
 	for s.open > most && s.idle.Len() > 0 {
 		o := s.idle.Remove(s.idle.Front()).(*object)
@@ -103,8 +103,8 @@ func (s *Storage) closeIdle(most int) {
 	}
 }
 
-// opened gives the files of an object that is in use, nil where there are none; create
-// has them made. It may wait for a disk.
+// opened returns the files of an object that is in use, or nil if there are none. With create, it
+// creates them. It may wait for a disk.
 func (s *Storage) opened(o *object, create bool) *pair {
 	if p := o.files.Load(); p != nil {
 		return p

@@ -9,21 +9,21 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// op is a read on its way. It is used again.
+// op is a read in progress. It is reused.
 //
-//	begin ─► sums ─► plan ─┬─► pieces: what is here, read and checked ──┬─► end
-//	                       ├─► flights: what is missing, with others ───┤
-//	                       └─► below: what is missing and not kept ─────┘
+//	begin ─► sums ─► plan ─┬─► pieces: cached pages, read and checked ────┬─► end
+//	                       ├─► flights: missing pages, shared with others ┤
+//	                       └─► below: missing pages that are not cached ──┘
 type op struct {
 	s       *Storage
 	read    *storage.Read
 	object  *object
 	pages   run
-	planned bool          // sums are there: plan is next
+	planned bool          // the sums have been read: plan is next
 	sums    []byte        // of pages
-	request uring.Request // for sums
+	request uring.Request // for the sums
 	landed  uint64        // object.landed, before the sums were read
-	looks   int           // how often they were
+	looks   int           // how often they were read
 	left    atomic.Int32  // parts that are not done
 
 	mu       sync.Mutex
@@ -31,8 +31,8 @@ type op struct {
 	unwanted bool
 }
 
-// maxLooks is how often sums are read before pages that were missing are brought, even
-// where others have come meanwhile, and perhaps these.
+// maxLooks is how often sums are read before missing pages are fetched, although flights have ended
+// meanwhile, perhaps with these pages.
 const maxLooks = 4
 
 func (s *Storage) newOp(r *storage.Read) *op {
@@ -74,7 +74,7 @@ func (x *op) begin() {
 	x.readSums()
 }
 
-// pass has the whole read made by the storage below, as it is.
+// pass submits the whole read to the storage below, unchanged.
 func (x *op) pass() {
 	r := x.read
 	x.left.Store(1)
@@ -83,7 +83,7 @@ func (x *op) pass() {
 	x.s.submitBelow(&storage.Read{Object: r.Object, OffsetBytes: r.OffsetBytes, Buf: r.Buf, Wanted: r.Wanted, Done: x.part})
 }
 
-// wanted asks the submitter, until the first no.
+// wanted asks the submitter, until it answers false.
 func (x *op) wanted() bool {
 	if x.read.Wanted == nil {
 		return true
@@ -123,12 +123,12 @@ func (x *op) sumsRead(n int, err error) {
 		x.s.failed("read sums of "+x.read.Object.Path, err)
 		n = 0
 	}
-	clear(x.sums[n:]) // the file ends before: nothing is here
+	clear(x.sums[n:]) // the file ends before that: these pages are missing
 	x.planned = true
 	x.s.readers.add(x)
 }
 
-// plan sees to each page.
+// plan decides about each page.
 func (x *op) plan() {
 	x.planned = false
 	x.left.Store(1)
@@ -137,10 +137,10 @@ func (x *op) plan() {
 		x.s.seals.whole(x.object.listed)
 	}
 	if x.looks++; !x.bring(gone, x.looks < maxLooks) {
-		x.readSums() // some have come meanwhile
+		x.readSums() // some have arrived meanwhile
 		return
 	}
-	// What is here, but for what is brought along with what is not.
+	// Cached pages, except those that are read together with missing ones.
 	at := x.pages.begin
 	for _, r := range append(gone, run{x.pages.end, x.pages.end}) {
 		if at < r.begin {
@@ -151,15 +151,15 @@ func (x *op) plan() {
 	x.part(nil)
 }
 
-// buf is where pages' bytes go in the submitter's buffer, as far as they are wanted, and
-// how many bytes of the pages are before them.
+// buf returns the part of the submitter's buffer for the wanted bytes of pages, and how many bytes
+// of the pages come before them.
 func (x *op) buf(r run) (to []byte, skip int64) {
 	begin := max(r.begin*pageBytes, x.read.OffsetBytes)
 	end := min(r.end*pageBytes, x.read.OffsetBytes+int64(len(x.read.Buf)))
 	return x.read.Buf[begin-x.read.OffsetBytes : end-x.read.OffsetBytes], begin - r.begin*pageBytes
 }
 
-// copyIn copies what is wanted of pages.
+// copyIn copies the wanted bytes of pages.
 func (x *op) copyIn(r run, content []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,7 +169,7 @@ func (x *op) copyIn(r run, content []byte) {
 	}
 }
 
-// part is the end of one part of the read.
+// part ends one part of the read.
 func (x *op) part(err error) {
 	if err != nil {
 		x.mu.Lock()
@@ -188,11 +188,11 @@ func (x *op) part(err error) {
 	x.finish(err)
 }
 
-// finish tells the submitter, and ends the op.
+// finish completes the submitter's read, and ends the op.
 func (x *op) finish(err error) {
 	s, r, o := x.s, x.read, x.object
 	if err != nil && err != storage.ErrUnwanted {
-		// It names the range that was asked for, not the one that was read.
+		// The error names the requested range, not the one that was read.
 		var of *storage.Error
 		if errors.As(err, &of) {
 			err = of.Err

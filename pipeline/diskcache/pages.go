@@ -5,24 +5,24 @@ import (
 	"iter"
 )
 
-// run are pages of an object, from Begin up to End.
+// run is the pages of an object from begin to end-1.
 type run struct{ begin, end int64 }
 
 func (r run) pages() int64 { return r.end - r.begin }
 
 func (r run) bytes() int64 { return r.pages() * pageBytes }
 
-// overlap is what two runs have in common; it may be empty (pages() ≤ 0).
+// overlap returns the pages that two runs have in common; the result may be empty (pages() ≤ 0).
 func (r run) overlap(o run) run { return run{max(r.begin, o.begin), min(r.end, o.end)} }
 
-// runOf are the pages that a range of bytes touches.
+// runOf returns the pages that a range of bytes touches.
 func runOf(off, n int64) run { return run{off / pageBytes, pagesOf(off + n)} }
 
-// sumOf is the i-th of sums as a .sums file has them.
+// sumOf returns the i-th of sums, which are as in a .sums file.
 func sumOf(sums []byte, i int64) uint32 { return binary.LittleEndian.Uint32(sums[sumBytes*i:]) }
 
-// alike goes through maximal runs of pages that are here, or are not; sums are those of
-// the pages from first on.
+// alike iterates over the maximal runs of pages that are cached, or are not; sums are those of the
+// pages from first on.
 func alike(sums []byte, first int64) iter.Seq2[run, bool] {
 	return func(yield func(run, bool) bool) {
 		n := int64(len(sums) / sumBytes)
@@ -39,7 +39,7 @@ func alike(sums []byte, first int64) iter.Seq2[run, bool] {
 	}
 }
 
-// join makes one of runs, in order, between which there are at most gap pages.
+// join joins runs, which are in order, with at most gap pages between them.
 func join(runs []run, gap int64) []run {
 	joined := runs[:0]
 	for _, r := range runs {
@@ -52,7 +52,7 @@ func join(runs []run, gap int64) []run {
 	return joined
 }
 
-// with adds a page to runs, in order, none of which is behind it.
+// with adds a page to runs, which are in order. The page is not before any of them.
 func with(runs []run, page int64) []run {
 	if last := len(runs) - 1; last >= 0 && runs[last].end == page {
 		runs[last].end++
@@ -61,7 +61,7 @@ func with(runs []run, page int64) []run {
 	return append(runs, run{page, page + 1})
 }
 
-// missing are the runs of pages that are not here, joined over gaps of at most gap pages.
+// missing returns the runs of missing pages, joined over gaps of at most gap pages.
 func missing(sums []byte, first, gap int64) []run {
 	var runs []run
 	for r, here := range alike(sums, first) {
@@ -82,7 +82,7 @@ func (s *pageSet) has(page int64) bool {
 	return page>>6 < int64(len(s.words)) && s.words[page>>6]>>(page&63)&1 == 1
 }
 
-// add adds a page and says whether it was not there.
+// add adds a page, and reports whether it was not in the set.
 func (s *pageSet) add(page int64) bool {
 	if s.has(page) {
 		return false
@@ -95,7 +95,7 @@ func (s *pageSet) add(page int64) bool {
 	return true
 }
 
-// remove takes a page out and says whether it was there.
+// remove removes a page, and reports whether it was in the set.
 func (s *pageSet) remove(page int64) bool {
 	if !s.has(page) {
 		return false

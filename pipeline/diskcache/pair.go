@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// wanted is an object as its files have to describe it.
+// wanted is what an object's files have to describe.
 type wanted struct {
 	id        Identity
 	key       key
@@ -25,8 +25,7 @@ func (w *wanted) dataBytes() int64 { return pagesOf(w.sizeBytes) * pageBytes }
 
 func (w *wanted) sumsBytes() int64 { return sumsAt(pagesOf(w.sizeBytes)) }
 
-// pair are an object's two files, open. The one of sums is locked, so that nobody
-// removes them.
+// pair is an object's two files, open. The .sums file is locked, so that no process removes them.
 type pair struct{ data, sums *uring.File }
 
 func (p *pair) close() {
@@ -41,14 +40,14 @@ var (
 )
 
 const (
-	// folderPatience bounds the wait for others who open or remove an object of the same
-	// folder, which takes them some system calls. Only one that was stopped takes longer.
+	// folderPatience bounds the wait for processes that open or remove an object in the same
+	// folder, which takes some system calls. Only a process that was stopped takes longer.
 	folderTries    = 50
 	folderPatience = 2 * time.Millisecond
 )
 
-// lockFolder has a folder to itself until its descriptor is closed. Where a file system
-// has no such locks it is nobody's.
+// lockFolder locks a folder until its descriptor is closed. On file systems without such locks it
+// does nothing.
 func (c *directory) lockFolder(fd int) error {
 	for try := 0; ; try++ {
 		err := c.disk.lock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -62,8 +61,8 @@ func (c *directory) lockFolder(fd int) error {
 	}
 }
 
-// openPair opens an object's files. What is not as it has to be is removed. Where
-// nothing is left that is errAbsent, unless create says to make it anew.
+// openPair opens an object's files. Files that are invalid are removed. If there are none left the
+// error is errAbsent, unless create is set: then they are created.
 func (c *directory) openPair(w *wanted, create bool, now time.Time) (*pair, error) {
 	folder, err := c.subdirectory(c.store, w.key.folder(), create)
 	if err == unix.ENOENT && !create {
@@ -82,7 +81,7 @@ func (c *directory) openPair(w *wanted, create bool, now time.Time) (*pair, erro
 	if err != nil {
 		return nil, err
 	}
-	// Whoever removes objects holds the folder's lock first, so this one is free.
+	// A process that removes objects locks the folder first, so this lock is free.
 	if err := c.disk.lock(p.sums.FD(), unix.LOCK_SH|unix.LOCK_NB); err == unix.EWOULDBLOCK {
 		p.close()
 		return nil, errBusy
@@ -91,7 +90,7 @@ func (c *directory) openPair(w *wanted, create bool, now time.Time) (*pair, erro
 	return p, nil
 }
 
-// openBoth opens what is there. The folder is locked.
+// openBoth opens existing files. The folder is locked.
 func (c *directory) openBoth(folder int, w *wanted) (*pair, error) {
 	name := w.key.name()
 	sums, sumsErr := c.openFile(folder, name+".sums", w.sumsBytes())
@@ -122,15 +121,15 @@ func (c *directory) openBoth(folder int, w *wanted) (*pair, error) {
 	return nil, c.removeBoth(folder, name)
 }
 
-// errDamaged says that a file is not what it has to be, so the object is made anew.
+// errDamaged means that a file is invalid, so the object is created again.
 var errDamaged = errors.New("damaged")
 
-// openFile opens a file that has to be a regular one of ours, of so many bytes.
+// openFile opens a file that must be a regular one of this user, of that many bytes.
 func (c *directory) openFile(folder int, name string, sizeBytes int64) (int, error) {
 	fd, err := c.disk.open(folder, name, unix.O_RDWR)
 	switch err {
 	case nil:
-	case unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.EACCES, unix.EPERM: // a link, a directory, a socket, a stranger's
+	case unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.EACCES, unix.EPERM: // a link, a directory, a socket, another user's
 		return -1, errDamaged
 	default:
 		return -1, err
@@ -161,8 +160,8 @@ func (c *directory) checkHeader(sums int, w *wanted) error {
 	return nil
 }
 
-// removeBoth removes an object's files, those of the sums first, so that no sums are
-// left without data. It gives errAbsent when that has worked. The folder is locked.
+// removeBoth removes an object's files, .sums first, so that no sums are left without data. It
+// returns errAbsent if that has worked. The folder is locked.
 func (c *directory) removeBoth(folder int, name string) error {
 	for _, ending := range []string{".sums", ".data"} {
 		switch err := c.disk.unlink(folder, name+ending); err {
@@ -176,8 +175,8 @@ func (c *directory) removeBoth(folder int, name string) error {
 	return errAbsent
 }
 
-// makeBoth makes an object's files, with nothing in them. A header comes last: without
-// one they are not an object. The folder is locked.
+// makeBoth creates an object's files, empty. The header is written last: without it they are not an
+// object. The folder is locked.
 func (c *directory) makeBoth(folder int, w *wanted, now time.Time) (*pair, error) {
 	name := w.key.name()
 	open := func(ending string, sizeBytes int64) (int, error) {

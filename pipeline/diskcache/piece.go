@@ -3,25 +3,25 @@ package diskcache
 import "github.com/lsiofs/lsiofs/uring"
 
 const (
-	// pieceBytes is what is read and checked at a time: it stays in a core's own cache.
+	// pieceBytes is how much is read and checked at a time: it fits in a core's own cache.
 	pieceBytes = 256 << 10
-	// scratchPieceBytes is the most that goes through memory of ours. More goes straight
-	// to where it is wanted, but for pages of which a part is: a copy costs more than the
-	// two reads that this takes.
+	// scratchPieceBytes is the maximum that is read into scratch memory. Larger pieces are read
+	// directly to where they are wanted, except for pages of which only a part is: a copy costs
+	// more than the two reads that this takes.
 	scratchPieceBytes = 64 << 10
 )
 
-// piece is pages that are said to be here, as one read. It is used again.
+// piece is pages whose sums are there, as one read. It is reused.
 type piece struct {
 	x       *op
 	pages   run
 	buf     []byte // the pages' memory
-	scratch bool   // which is not the submitter's
+	scratch bool   // buf is not the submitter's memory
 	arrived bool   // they have been read: check is next
 	request uring.Request
 }
 
-// cut makes pieces of a run of pages that are said to be here.
+// cut divides a run of pages whose sums are there into pieces.
 func (x *op) cut(r run) {
 	off, n := x.read.OffsetBytes, int64(len(x.read.Buf))
 	whole := run{pagesOf(off), (off + n) / pageBytes}.overlap(r)
@@ -63,7 +63,7 @@ func (p *piece) wantsBytes() int { return int(p.pages.bytes()) }
 
 func (p *piece) lent(buf []byte) {
 	p.buf = buf
-	p.x.s.readers.add(p) // it was another's goroutine
+	p.x.s.readers.add(p) // this goroutine belongs to another op
 }
 
 func (p *piece) readInto(buf []byte) {
@@ -83,7 +83,7 @@ func (p *piece) ended(n int, err error) {
 		p.x.s.failed("read pages of "+p.x.read.Object.Path, err)
 		n = 0
 	}
-	// What the file lacks is zeros, which no sum matches but one of zeros.
+	// What is missing at the end of the file reads as zeros, which match only the sum of zeros.
 	clear(p.buf[n:])
 	p.arrived = true
 	p.x.s.readers.add(p)
@@ -98,7 +98,7 @@ func (p *piece) run() {
 	p.readInto(p.buf)
 }
 
-// check takes the pages that match their sums, and has the others brought.
+// check takes the pages that match their sums, and fetches the others.
 func (p *piece) check() {
 	x := p.x
 	var bad []run
@@ -127,8 +127,8 @@ func (p *piece) check() {
 	x.part(nil)
 }
 
-// mismatched takes back the sums of pages that do not match them. One that is 0 by now
-// was dropped while it was read: there is nothing wrong with it.
+// mismatched clears the sums of pages that do not match them. A sum that is 0 by now belongs to a
+// page that was dropped while it was read, which is not an error.
 func (x *op) mismatched(bad []run) {
 	files, disk := x.object.files.Load(), x.s.dir.disk
 	for _, r := range bad {

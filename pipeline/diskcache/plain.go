@@ -10,9 +10,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Plain presents compressed shards as objects that are not compressed: all of them are whole in
-// the cache, decoded. It is a storage of these objects, which are read, sealed and mapped like
-// others of the cache. What a disk loses of them is decoded again, as others are fetched again.
+// Plain presents compressed shards as objects that are not compressed: all of them are in the
+// cache, decoded and complete. It is a storage of these objects, which are read, sealed and mapped
+// like others in the cache. What a disk loses of them is decoded again, as other objects are
+// fetched again.
 //
 // Its methods may be called concurrently.
 type Plain struct {
@@ -21,7 +22,7 @@ type Plain struct {
 	objects map[int]storage.Object // by shard
 	shards  map[storage.Object]*plainShard
 	ended   sync.WaitGroup // passes
-	pass    sync.Mutex     // held by the one that decodes
+	pass    sync.Mutex     // held while decoding
 
 	mu      sync.Mutex
 	closed  bool
@@ -34,15 +35,15 @@ type plainShard struct {
 	shard int
 	id    Identity
 	key   key
-	held  *object // open, so that no mount removes it; of's own
+	held  *object // open, so that no mount removes it; owned by of
 }
 
 var _ storage.Storage = (*Plain)(nil)
 
-// OpenPlain presents the shards that c describes, if all of them are whole in the cache; else it
-// returns nil. Identify and DecodedBytes of c are as for NewShelf. raw returns the object that a
-// shard lies in; decode decodes one from front to back, and returns an error unless it was
-// found right to its end.
+// OpenPlain presents the shards that c describes, if all of them are complete in the cache;
+// otherwise it returns nil. Identify and DecodedBytes of c are as for NewShelf. raw returns the
+// object of a shard. decode decodes a shard from front to back, and returns an error unless it was
+// valid to its end.
 func (s *Storage) OpenPlain(c ShelfConfig, raw func(shard int) storage.Object, decode func(shard int, write func([]byte) error) error) *Plain {
 	if len(c.Shards) > s.config.MaxFiles/2 {
 		return nil
@@ -58,13 +59,13 @@ func (s *Storage) OpenPlain(c ShelfConfig, raw func(shard int) storage.Object, d
 	return p
 }
 
-// add adds a shard, and reports whether it is whole.
+// add adds a shard, and reports whether it is complete.
 func (p *Plain) add(shard int, id Identity, raw storage.Object, decodedBytes int64) bool {
 	s := p.s
 	o := storage.Object{Path: raw.Path + " (decoded)", SizeBytes: decodedBytes, Version: raw.Version}
 	x := &plainShard{of: p, shard: shard, id: id, key: keyOf(id, decodedBytes)}
 	if _, taken := s.plain.LoadOrStore(o, x); taken {
-		return false // another fetcher has it so
+		return false // another fetcher has added it
 	}
 	p.objects[shard], p.shards[o] = o, x
 	if x.held = s.hold(o); x.held == nil {
@@ -80,10 +81,10 @@ func (p *Plain) add(shard int, id Identity, raw storage.Object, decodedBytes int
 	return err == nil && there == decodedBytes
 }
 
-// Object returns the object that a shard is.
+// Object returns the object that presents a shard.
 func (p *Plain) Object(shard int) storage.Object { return p.objects[shard] }
 
-// Close ends the use of the objects. No read may be under way. It is idempotent.
+// Close ends the use of the objects. No read may be in progress. It is idempotent.
 func (p *Plain) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -102,7 +103,7 @@ func (p *Plain) Close() error {
 // Submit implements storage.Storage.
 func (p *Plain) Submit(reads []*storage.Read) { p.s.Submit(reads) }
 
-// List implements storage.Storage: it visits nothing, as the objects were listed before they
+// List implements storage.Storage: it visits nothing, because the objects were listed before they
 // were decoded.
 func (p *Plain) List(context.Context, func(path string, isDir bool) bool, func(storage.Object) error) error {
 	return nil
@@ -121,7 +122,7 @@ func (p *Plain) Stat(_ context.Context, path string) (storage.Object, error) {
 // Caps implements storage.Storage: objects are mapped like others of the cache.
 func (p *Plain) Caps() storage.Caps { return storage.Caps{Mapper: p.s.Caps().Mapper} }
 
-// identify names the bytes of an object, a decoded one too.
+// identify returns the identity of an object, also of a decoded one.
 func (s *Storage) identify(o storage.Object) (Identity, bool) {
 	if x, ok := s.plain.Load(o); ok {
 		return x.(*plainShard).id, true
@@ -138,7 +139,7 @@ func (s *Storage) isPlain(k key) (is bool) {
 	return is
 }
 
-// submitBelow has reads made of what the cache is of.
+// submitBelow submits reads to the storage below, or to the Plain of their object.
 func (s *Storage) submitBelow(reads ...*storage.Read) {
 	below := reads[:0:0]
 	for _, r := range reads {
@@ -153,7 +154,7 @@ func (s *Storage) submitBelow(reads ...*storage.Read) {
 	}
 }
 
-// submit has a shard decoded for a read of what the cache has lost of it.
+// submit decodes a shard for a read of what the cache has lost of it.
 func (x *plainShard) submit(r *storage.Read) {
 	p := x.of
 	p.mu.Lock()
@@ -165,8 +166,8 @@ func (x *plainShard) submit(r *storage.Read) {
 	}
 }
 
-// bring decodes a shard, all of it, as only then it is known to be right, for the reads that
-// wait for it.
+// bring decodes a shard for the reads that wait for it. It decodes all of it, because only then it
+// is known to be valid.
 func (p *Plain) bring(shard int) {
 	p.pass.Lock()
 	defer p.pass.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// chunk is a want's range.
+// chunk is the range of a block.
 type chunk struct {
 	object storage.Object
 	off, n int64
@@ -14,23 +14,23 @@ type chunk struct {
 
 func chunkOf(w storage.Block) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
 
-// sound says whether the object has such a range.
+// sound reports whether the object has such a range.
 func (c chunk) sound() bool {
 	return c.off >= 0 && c.n > 0 && c.n <= c.object.SizeBytes && c.off <= c.object.SizeBytes-c.n
 }
 
-// plans are what readers have said.
+// plans is what readers have announced.
 type plans struct {
 	mu      sync.Mutex
 	readers map[uint64]*plan
-	holders map[chunk]int // how many readers have planned it, and not done
-	held    heldChunks    // those that have a holder
+	holders map[chunk]int // how many readers have announced it, and not passed
+	held    heldChunks    // those with a holder
 }
 
-// plan is what one reader has said.
+// plan is what one reader has announced.
 type plan struct {
-	next []storage.Block // that were not begun
-	held map[chunk]bool  // which it has planned, and not done; true: begun
+	next []storage.Block // not started
+	held map[chunk]bool  // announced and not passed; true: started
 }
 
 func newPlans() plans {
@@ -61,7 +61,7 @@ func (p *plans) set(reader uint64, blocks []storage.Block) {
 	}
 }
 
-// next is the want that is due first, of those that were not begun, and whose it is.
+// next returns the block that is due first, of those that are not started, and its reader.
 func (p *plans) next() (reader uint64, w storage.Block, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,13 +76,13 @@ func (p *plans) next() (reader uint64, w storage.Block, ok bool) {
 	return reader, w, ok
 }
 
-// begun takes out the want that next gave: it is not begun again.
+// begun removes the block that next returned, so that it is not started again.
 func (p *plans) begun(reader uint64, w storage.Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.readers[reader]
 	if of == nil || len(of.next) == 0 || of.next[0] != w {
-		return // the reader has planned anew meanwhile, or is gone
+		return // the reader has announced another list meanwhile, or has ended
 	}
 	of.next = of.next[1:]
 	if _, held := of.held[chunkOf(w)]; held {
@@ -90,8 +90,8 @@ func (p *plans) begun(reader uint64, w storage.Block) {
 	}
 }
 
-// read takes out chunks of which all bytes go to a reader now: nobody needs to bring them
-// before. Where there is no room for one it would be asked for twice.
+// read removes chunks that a reader is reading completely now: they need not be fetched in advance.
+// If there were no room for one of them, it would be requested twice.
 func (p *plans) read(chunks []chunk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,21 +104,21 @@ func (p *plans) read(chunks []chunk) {
 	}
 }
 
-// wait says whether there is a want that was not begun.
+// wait reports whether there is a block that is not started.
 func (p *plans) wait() bool {
 	_, _, ok := p.next()
 	return ok
 }
 
-// holds says whether any reader still wants a chunk.
+// holds reports whether any reader still wants a chunk.
 func (p *plans) holds(c chunk) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.holders[c] > 0
 }
 
-// done says whether the reader was the last who wanted a chunk. One that nobody has
-// planned is free as well.
+// done reports whether no reader wants a chunk any more, now that this reader does not. A chunk
+// that was never announced is not wanted either.
 func (p *plans) done(reader uint64, c chunk) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *plans) done(reader uint64, c chunk) bool {
 	return p.holders[c] == 0
 }
 
-// forget ends a reader, and gives the chunks that it was the last to want.
+// forget ends a reader, and returns the chunks that no other reader wants.
 func (p *plans) forget(reader uint64) (last []chunk) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *plans) forget(reader uint64) (last []chunk) {
 	return last
 }
 
-// release counts one holder less, and says whether it was the last. p.mu is held.
+// release counts one holder less, and reports whether it was the last. p.mu is held.
 func (p *plans) release(c chunk) bool {
 	if p.holders[c]--; p.holders[c] > 0 {
 		return false

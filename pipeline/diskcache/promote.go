@@ -7,12 +7,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// ownReader is what the cache is to the storage below when it plans for itself. Others
-// count from 1 on.
+// ownReader is the reader as which the cache itself gives hints to the storage below. Others are
+// numbered from 1.
 const ownReader = math.MaxUint64
 
-// hurry has flights that a reader waits for by now made before all that was only planned,
-// and before the rest of the fill.
+// hurry moves flights that a reader waits for before everything that was only announced, and before
+// the rest of the fill.
 func (s *Storage) hurry(flights []*flight) {
 	if s.caps.Hints == nil || len(flights) == 0 {
 		return
@@ -27,14 +27,14 @@ func (s *Storage) hurry(flights []*flight) {
 	s.caps.Hints.Want(ownReader, blocks)
 }
 
-// isBack says that the storage below has nothing more to do for the flight.
+// isBack reports whether the storage below has nothing more to do for the flight.
 func (f *flight) isBack() bool {
 	f.object.mu.Lock()
 	defer f.object.mu.Unlock()
 	return f.arrived || f.gone
 }
 
-// calm is the end of a flight that may have been hurried.
+// calm ends a flight that may have been hurried.
 func (s *Storage) calm(f *flight) {
 	s.hurried.Lock()
 	defer s.hurried.Unlock()

@@ -5,69 +5,69 @@ import (
 	"time"
 )
 
-// place is where a page that comes may be kept.
+// place is where a page that arrives may be stored.
 type place uint8
 
 const (
 	nowhere place = iota // it passes through, and is not written
 	forGood              // it stays
-	inShare              // it stays until Done
+	inShare              // it stays until it is passed
 )
 
 const (
-	// leastStep is by how much a cache may grow, at least, before its directory is
-	// counted again: others may have made it grow as well.
+	// leastStep is how much a cache may grow, at least, before its directory is counted again:
+	// other processes may have added to it.
 	leastStep = 16 << 20
-	// othersPart: of what is left of the bound, one process takes so much, at most, before
-	// it counts again. So several at a time don't go over it.
+	// One process takes at most 1/othersPart of what is left of the bound before it counts again,
+	// so that several processes together don't exceed it.
 	othersPart = 8
-	// firstStep is how much is taken before the directory has been counted at all.
+	// firstStep is how much is taken before the directory has been counted for the first time.
 	firstStep = 32 << 20
-	// statfsEvery is how often the file system is asked what it has left.
+	// statfsEvery is how often the file system is asked for its free space.
 	statfsEvery = time.Second
 )
 
-// room decides what is kept. It counts blocks on the disk:
+// room decides what is cached. It counts blocks on the disk:
 //
-//	bound  ├───────────── for good ─────────────┼─ share ─┤
+//	bound  ├──────────── permanent ─────────────┼─ share ─┤
 //	used   ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░▒▒▒
-//	       └── counted ────────┘│   └ reserved: it is on its way
+//	       └── counted ────────┘│   └ reserved, in transit
 //	                            └ added since
 //
-// What is kept for good is never given up for what comes later.
+// What is permanent is never given up for what arrives later.
 type room struct {
 	reserve  int64
 	clock    Clock
 	space    func() (space, error)
 	punches  bool
-	count    func()            // has the directory counted, soon; it doesn't wait
-	countNow func() bool       // counts it, where that takes next to no time
-	clean    func(least int64) // has room made for so many bytes, soon; it doesn't wait
+	count    func()            // requests a count of the directory; doesn't wait
+	countNow func() bool       // counts it, if that takes next to no time
+	clean    func(least int64) // requests room for that many bytes; doesn't wait
 
 	mu        sync.Mutex
 	bound     int64
 	share     int64
-	aside     int64 // of the bound, for decoded shards that have not come yet
-	known     bool  // counted means something
-	counted   int64 // of the last count
-	base      int64 // added, when it began
-	added     int64 // by this process, in all
+	aside     int64 // part of the bound for decoded shards that are not written yet
+	known     bool  // counted is valid
+	counted   int64 // by the last count
+	base      int64 // value of added when it began
+	added     int64 // by this process, in total
 	dropped   int64 // since the end of the last count
-	drops     int64 // by this process, in all
-	unsure    bool  // the last count may have found what was dropped meanwhile
+	drops     int64 // by this process, in total
+	unsure    bool  // the last count may have included what was dropped meanwhile
 	reserved  int64
-	shared    int64  // of used, in the share, by this process
-	shareTurn uint64 // reservations of the share, so far
+	shared    int64  // part of used that is in the share, by this process
+	shareTurn uint64 // number of reservations in the share so far
 	dropping  int    // drops whose pages may still be on the disk
 	cleanable bool   // something may be removed to make room
-	free      int64  // of the file system, less what was reserved since
+	free      int64  // of the file system, minus what was reserved since
 	freeUntil time.Time
 }
 
 func (r *room) used() int64 { return r.counted + r.grown() - r.dropped }
 
-// take reserves n bytes, and says where they may be kept; nowhere, where it is not for
-// good and onlyGood says that it has to be.
+// take reserves n bytes and returns where they may be stored. With onlyGood it returns nowhere if
+// they would have to be evicted later.
 func (r *room) take(n int64, onlyGood bool) place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,20 +106,20 @@ func (r *room) take(n int64, onlyGood bool) place {
 		r.free -= n
 	}
 	if p != forGood && (r.added > r.base || r.unsure) {
-		r.count() // estimates are too high, if anything
+		r.count() // estimates are too high rather than too low
 	}
 	return p
 }
 
-// setAside sets n bytes of the bound more aside for decoded shards, or less.
+// setAside sets n more bytes of the bound aside for decoded shards, or less if n is negative.
 func (r *room) setAside(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.aside += n
 }
 
-// hold reserves n bytes for a decoded shard, which has what is set aside, too. It reports
-// whether they fit. It may look at the directory first.
+// hold reserves n bytes for a decoded shard, which may also use what is set aside. It reports
+// whether they fit. It may count the directory first.
 func (r *room) hold(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *room) hold(n int64) bool {
 	return true
 }
 
-// forget counts n bytes that were kept for good, and were removed.
+// forget subtracts n bytes that were permanent and have been removed.
 func (r *room) forget(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +147,14 @@ func (r *room) forget(n int64) {
 	r.free += n
 }
 
-// grown is what has come since the directory was counted. r.mu is held.
+// grown returns what has arrived since the directory was counted. r.mu is held.
 func (r *room) grown() int64 { return r.added - r.base + r.reserved }
 
-// grows is by how much the cache is larger than it was then: what passes through the share
+// grows returns by how much the cache is larger than it was then: what passes through the share
 // comes and goes. r.mu is held.
 func (r *room) grows() int64 { return r.grown() - r.dropped }
 
-// step is by how much it may. r.mu is held.
+// step returns by how much the cache may grow. r.mu is held.
 func (r *room) step() int64 {
 	if !r.known {
 		return firstStep
@@ -162,15 +162,15 @@ func (r *room) step() int64 {
 	return max(leastStep, (r.bound-r.counted)/othersPart)
 }
 
-// waits says whether n bytes are refused, for good, until what is on its way has come and
-// the directory is counted, be there room or not.
+// waits reports whether permanent room for n bytes is refused, whether there is room or not, until
+// what is in transit has arrived and the directory is counted.
 func (r *room) waits(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grows()+n > r.step()
 }
 
-// leaves says whether the file system keeps its reserve. r.mu is held.
+// leaves reports whether the file system keeps its reserve. r.mu is held.
 func (r *room) leaves(n int64) bool {
 	if now := r.clock.Now(); !now.Before(r.freeUntil) {
 		s, err := r.space()
@@ -204,7 +204,7 @@ func (r *room) grow(n int64) {
 	r.added += n
 }
 
-// drop counts bytes of the share that are freed now; gone has to follow.
+// drop subtracts bytes of the share that are being freed; the caller calls gone afterwards.
 func (r *room) drop(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,30 +215,30 @@ func (r *room) drop(n int64) {
 	r.free += n
 }
 
-// gone says that the pages of a drop are not on the disk any more.
+// gone ends a drop: its pages are not on the disk any more.
 func (r *room) gone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropping--
 }
 
-// unshared says whether nothing of this process's share is on the disk, nor on its way. As
-// long as turn is the same it was so in between, too.
+// unshared reports whether nothing of this process's share is on the disk or in transit. As long as
+// turn is the same, that was also the case in between.
 func (r *room) unshared() (turn uint64, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shareTurn, r.shared == 0 && r.dropping == 0
 }
 
-// counting begins a count. It gives what was added and dropped before.
+// counting begins a count. It returns what was added and dropped before.
 func (r *room) counting() (base, drops int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.added, r.drops
 }
 
-// counts ends one: it has found so many bytes, and perhaps objects of others. What was
-// written or dropped meanwhile may have been found or not: it counts as if it took room.
+// counts ends a count that has found that many bytes, and perhaps objects of other processes. It
+// may or may not have seen what was written or dropped meanwhile: that counts as if it took room.
 // Right after room was made there is nothing more to remove.
 func (r *room) counts(base, drops, found int64, others, cleaned bool) {
 	r.mu.Lock()
@@ -247,21 +247,21 @@ func (r *room) counts(base, drops, found int64, others, cleaned bool) {
 	r.cleanable = !cleaned && (others || r.share > 0 && r.shared == 0 && found > r.bound-r.share)
 }
 
-// goodBytes is the part of the bound for what is kept for good.
+// goodBytes returns the part of the bound for what is permanent.
 func (r *room) goodBytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bound - r.share
 }
 
-// shares says whether there is a share that can be used.
+// shares reports whether there is a share that can be used.
 func (r *room) shares() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.share > 0 && r.punches
 }
 
-// roomBytes is how much of the bound may be a share.
+// roomBytes returns how much of the bound may be a share.
 func (r *room) roomBytes() int64 {
 	if !r.punches {
 		return 0
@@ -282,7 +282,7 @@ func (r *room) setBound(n int64) {
 	r.share = min(r.share, r.bound)
 }
 
-// busy says that something is on its way, for which room is reserved.
+// busy reports whether data is in transit, for which room is reserved.
 func (r *room) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,43 +16,42 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-// seals are the objects that are here as a whole, and in memory: they are read and mapped
-// like files of a disk, without looking at sums.
+// seals has the objects that are complete in the cache and in memory: they are read and mapped like
+// files of a disk, without looking at sums.
 //
 //	an object of which nothing was missing ─► flushed, its version noted, every page checked,
-//	                                         its version looked at again ─► sealed
+//	                                         its version compared ─► sealed
 //
-// Package local looks at a file's version after each read, and after each copy from a
-// mapping. Whatever changes a page, another process that drops it for one, changes the
-// version: the seal ends, the read is made as any other, and so are those that follow. What
-// was flushed before it was checked comes from the disk as it was written, like a file of a
-// dataset there.
+// Package local compares a file's version after each read, and after each copy from a mapping.
+// Whatever changes a page, such as another process that drops it, changes the version: the seal
+// ends, and this read and those that follow are made like any other. What was flushed before it was
+// checked comes from the disk as it was written, like a file of a local dataset.
 //
-// Objects are checked one after the other by one goroutine, and only those that the page
-// cache holds: no disk is read for it.
+// One goroutine checks objects one after the other, and only those that the page cache holds: it
+// reads from no disk.
 type seals struct {
 	s     *Storage
-	files *local.Storage // nil: the directory's files can't be read so
+	files *local.Storage // nil: the directory's files can't be read that way
 	queue chan storage.Object
 	stop  chan struct{}
 	done  sync.WaitGroup
 	reads sync.Pool // of *sealedRead
 
-	by sync.Map // of storage.Object, as it was listed: *sealState
+	by sync.Map // of storage.Object, as listed: *sealState
 }
 
-// sealState is how far the seal of an object is.
+// sealState is the state of the seal of an object.
 type sealState struct {
 	queued atomic.Bool
-	again  atomic.Int64                   // when it may be tried again, unix nanoseconds
-	file   atomic.Pointer[storage.Object] // of files; nil: it is not sealed
+	again  atomic.Int64                   // when sealing may be tried again, in unix nanoseconds
+	file   atomic.Pointer[storage.Object] // of files; nil: not sealed
 }
 
 const (
-	// sealQueue are the objects that wait to be checked; more are noticed later.
+	// sealQueue is how many objects may wait to be checked; more are noticed later.
 	sealQueue = 1024
-	// sealAgain is how long an object is left alone that could not be sealed, or whose seal
-	// has ended.
+	// sealAgain is how long an object that could not be sealed, or whose seal has ended, is not
+	// tried again.
 	sealAgain = 10 * time.Second
 )
 
@@ -76,7 +75,7 @@ func newSeals(s *Storage) *seals {
 	return x
 }
 
-// close waits for the reads that are under way, and those of mappings.
+// close waits for the reads in progress, also for those of mappings.
 func (x *seals) close() {
 	close(x.stop)
 	x.done.Wait()
@@ -114,8 +113,8 @@ func (x *seals) put(state *sealState) {
 	state.file.Store(nil)
 }
 
-// broken ends the seal of an object for some time, if it is still the one that has made it this
-// file: it may be sealed anew by now.
+// broken ends the seal of an object for some time, if the seal is still the one of this file: it
+// may be sealed anew by now.
 func (x *seals) broken(listed, file storage.Object) {
 	state := x.state(listed)
 	if p := state.file.Load(); p != nil && *p == file {
@@ -123,8 +122,7 @@ func (x *seals) broken(listed, file storage.Object) {
 	}
 }
 
-// whole is told that nothing of an object was missing where it was read. It waits for
-// nothing.
+// whole notes that nothing of an object was missing in a read. It does not wait.
 func (x *seals) whole(listed storage.Object) {
 	if x.files == nil || x.s.health.off.Load() {
 		return
@@ -140,7 +138,8 @@ func (x *seals) whole(listed storage.Object) {
 	}
 }
 
-// seal checks an object, on the goroutine for it. The error says why it can't be sealed now.
+// seal checks an object, on the goroutine for that. The error is the reason why it can't be sealed
+// now.
 func (x *seals) seal(listed storage.Object, state *sealState) error {
 	s := x.s
 	if !s.begin(1) {
@@ -160,7 +159,7 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	passing := o.shared.n > 0 || len(o.flights) > 0
 	o.mu.Unlock()
 	if passing {
-		return errNotSealed // some of it is about to go
+		return errNotSealed // some of it is about to be freed
 	}
 	fd := files.data.FD()
 	if !local.Holds(fd, 0, o.pages*pageBytes) {
@@ -216,7 +215,7 @@ func (x *seals) check(o *object, files *pair) error {
 	return nil
 }
 
-// count is how many objects are sealed.
+// count returns how many objects are sealed.
 func (x *seals) count() (n int) {
 	x.by.Range(func(_, state any) bool {
 		if state.(*sealState).file.Load() != nil {
@@ -227,7 +226,7 @@ func (x *seals) count() (n int) {
 	return n
 }
 
-// of gives the file of a sealed object.
+// of returns the file of a sealed object.
 func (x *seals) of(listed storage.Object) (file storage.Object, sealed bool) {
 	if x.files == nil {
 		return storage.Object{}, false
@@ -243,14 +242,14 @@ func (x *seals) of(listed storage.Object) (file storage.Object, sealed bool) {
 	return *p, true
 }
 
-// sealedRead is a read of a sealed object. It is used again.
+// sealedRead is a read of a sealed object. It is reused.
 type sealedRead struct {
 	x    *seals
 	read *storage.Read // as it was submitted
 	file storage.Read
 }
 
-// submit makes the reads of sealed objects, and gives the others.
+// submit submits the reads of sealed objects, and returns the others.
 func (x *seals) submit(reads []*storage.Read) (others []*storage.Read) {
 	var ours []*storage.Read
 	for i, r := range reads {
@@ -286,7 +285,7 @@ func (y *sealedRead) done(err error) {
 	y.x, y.read, y.file.Buf, y.file.Wanted = nil, nil, nil, nil
 	x.reads.Put(y)
 	if err != nil && err != storage.ErrUnwanted {
-		// Whatever it is: it is read as any other is.
+		// Whatever the error is, it is read as any other object is.
 		x.broken(r.Object, file)
 		s.readers.add(s.newOp(r))
 		return

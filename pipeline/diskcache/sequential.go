@@ -11,15 +11,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// blockBytes is what a stream reads at a time. One hole in so many bytes that are here is read
-// as a range; a stream of the storage below that has been begun goes on over fewer bytes that
-// are here. (At 85 MB/s and 25 ms a request, 2 MiB cost a request.)
+// blockBytes is how much a stream reads at a time. A single hole in that many cached bytes is read
+// as a range. A stream of the storage below continues over fewer cached bytes than that. (At 85
+// MB/s and 25 ms a request, a request costs as much as 2 MiB.)
 const blockBytes = 1 << 20
 
-// OpenSequential implements storage.Caps. Pages that are here are read from the disk;
-// the others come from one stream of the storage below, as long as that goes on, and are
-// written on the way where there is room for them for good. Where the storage below has no
-// streams, they are read as ranges.
+// OpenSequential implements storage.Caps. Cached pages are read from the disk. The others come from
+// one stream of the storage below, as long as that is cheaper than ranges, and are written to the
+// cache if there is permanent room for them. If the storage below has no streams, they are read as
+// ranges.
 func (s *Storage) OpenSequential(ctx context.Context, listed storage.Object, off int64) (io.ReadCloser, error) {
 	below := s.caps.OpenSequential
 	if off < 0 || off > listed.SizeBytes {
@@ -41,29 +41,29 @@ func (s *Storage) OpenSequential(ctx context.Context, listed storage.Object, off
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		st.cancel() // Close has looked for streams already: this one reads nothing
+		st.cancel() // Close has ended the streams already: this one reads nothing
 	}
 	s.streams[st] = struct{}{}
 	return st, nil
 }
 
-// stream is an object that is read from front to back.
+// stream is an object that is being read from front to back.
 type stream struct {
 	s           *Storage
 	below       func(context.Context, storage.Object, int64) (io.ReadCloser, error) // nil: there are no streams below
-	object      *object                                                             // nil: it is not kept
+	object      *object                                                             // nil: it is not cached
 	listed      storage.Object
-	parent, ctx context.Context // the caller's, and that of the stream, which Close ends
+	parent, ctx context.Context // the caller's, and the stream's, which Close ends
 	cancel      context.CancelFunc
 
-	mu     sync.Mutex // of a Read, or of Close after it
+	mu     sync.Mutex // held by Read, or by Close after it
 	at     int64
 	buf    []byte
-	unread []byte        // of buf: the bytes from at on
+	unread []byte        // part of buf: the bytes from at on
 	body   io.ReadCloser // of the storage below; nil: none is open
-	bodyAt int64         // where it is
+	bodyAt int64         // its position
 	err    error         // of all Reads from now on
-	ended  bool          // Close was here
+	ended  bool          // Close was called
 }
 
 // Read implements io.Reader.
@@ -109,11 +109,11 @@ func (st *stream) next() error {
 	first, here, holes := st.look(pages)
 	switch {
 	case st.below == nil, st.body == nil && !here && holes == 1 && first.end < pages.end:
-		return st.read(pages) // with what follows, and is here
+		return st.read(pages) // including cached pages that follow
 	case here && (st.body == nil || first == pages):
 		st.drop()
 		return st.read(first)
-	case here: // it goes on soon
+	case here: // a missing page follows soon
 		return st.pass(first)
 	case st.body == nil && pages.end == pagesOf(st.listed.SizeBytes):
 		return st.read(pages) // it is all that is left
@@ -121,8 +121,8 @@ func (st *stream) next() error {
 	return st.pass(first)
 }
 
-// look gives the first pages of a run that are all here, or all not, and in how many pieces
-// there are pages that are not.
+// look returns the first pages of a run that are all cached, or all missing, and the number of
+// separate holes in the run.
 func (st *stream) look(pages run) (first run, here bool, holes int) {
 	if st.object == nil {
 		return pages, false, 1
@@ -147,12 +147,12 @@ func (st *stream) look(pages run) (first run, here bool, holes int) {
 	return first, here, holes
 }
 
-// take makes bytes of pages that are in buf those that are read next.
+// take makes bytes of pages in buf the next ones to return.
 func (st *stream) take(pages run, n int64) {
 	st.unread = st.buf[st.at-pages.begin*pageBytes : n]
 }
 
-// sizeOf is how many bytes the object has in pages.
+// sizeOf returns how many bytes the object has in pages.
 func (st *stream) sizeOf(pages run) int64 {
 	return min(pages.bytes(), st.listed.SizeBytes-pages.begin*pageBytes)
 }
@@ -189,7 +189,7 @@ func (st *stream) pass(pages run) error {
 	}
 	st.bodyAt += n
 	if st.bodyAt == st.listed.SizeBytes {
-		// Whether a body ends with the object shows when it is read once more.
+		// Reading once more shows whether the body ends with the object.
 		var more [1]byte
 		if n, err := io.ReadFull(st.body, more[:]); n > 0 || err != io.EOF {
 			if n > 0 {
@@ -205,7 +205,7 @@ func (st *stream) pass(pages run) error {
 	return nil
 }
 
-// keep writes pages that have come, where there is room for them for good.
+// keep writes pages that have arrived, if there is permanent room for them.
 func (st *stream) keep(pages run) {
 	s, o := st.s, st.object
 	if o == nil || !s.health.writes() {
@@ -223,7 +223,7 @@ func (st *stream) keep(pages run) {
 	o.mu.Unlock()
 }
 
-// drop ends the stream below.
+// drop closes the stream below.
 func (st *stream) drop() {
 	if st.body != nil {
 		_ = st.body.Close()
@@ -231,7 +231,7 @@ func (st *stream) drop() {
 	}
 }
 
-// Close implements io.Closer. It ends a Read that waits, and is idempotent.
+// Close implements io.Closer. It ends a pending Read, and is idempotent.
 func (st *stream) Close() error {
 	st.cancel()
 	st.mu.Lock()
@@ -256,7 +256,7 @@ func (st *stream) Close() error {
 	return nil
 }
 
-// endStreams ends those that are open.
+// endStreams ends the open streams.
 func (s *Storage) endStreams() {
 	s.mu.Lock()
 	var open []*stream

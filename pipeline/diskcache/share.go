@@ -2,9 +2,9 @@ package diskcache
 
 import "time"
 
-// free has a writer free what the share has of a chunk that nobody wants any more.
+// free makes a writer free what the share has of a chunk that no reader wants any more.
 func (s *Storage) free(c chunk) {
-	if s.begin(1) { // else Close frees all of the share
+	if s.begin(1) { // otherwise Close frees all of the share
 		s.writers.add(freeing{s, c})
 	}
 }
@@ -27,7 +27,7 @@ func (s *Storage) doneWith(c chunk) {
 	o := s.objects[c.object]
 	if o == nil {
 		s.mu.Unlock()
-		return // what has pages in the share is remembered
+		return // objects with pages in the share are remembered
 	}
 	s.use(o)
 	s.mu.Unlock()
@@ -35,9 +35,8 @@ func (s *Storage) doneWith(c chunk) {
 	s.release(o)
 }
 
-// drop frees the pages of the share that a range covers. Two ranges that meet in a page
-// free it together. What is on its way is dropped when it has been written. The object is
-// in use.
+// drop frees the pages of the share that a range covers. A page in which two ranges meet is freed
+// with the second. Pages in transit are dropped when they have been written. The object is in use.
 func (s *Storage) drop(o *object, off, n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +62,7 @@ func (s *Storage) drop(o *object, off, n int64) {
 	}
 }
 
-// doneWith says whether a page leaves the share because a range does. o.mu is held.
+// doneWith reports whether a page leaves the share because a range does. o.mu is held.
 func (o *object) doneWith(page, off, n int64) bool {
 	if !o.shared.has(page) {
 		return false
@@ -81,26 +80,26 @@ func (o *object) doneWith(page, off, n int64) bool {
 	return true
 }
 
-// dropRun frees pages of the share: their sums first. o.mu is held, so that no flight
-// brings them again meanwhile.
+// dropRun frees pages of the share, their sums first. o.mu is held, so that no flight fetches them
+// again meanwhile.
 func (s *Storage) dropRun(o *object, r run) {
 	for page := r.begin; page < r.end; page++ {
 		o.shared.remove(page)
 	}
-	// A count that ends meanwhile takes this back, and finds them or not: so what is
-	// known is never too low.
+	// A count that ends meanwhile takes this back, and has or has not found them, so the estimate
+	// is never too low.
 	s.room.drop(r.bytes())
 	defer s.room.gone()
 	files := s.opened(o, false)
 	if files == nil {
-		return // somebody else has removed the object
+		return // another process has removed the object
 	}
 	if err := s.dir.drop(files.data.FD(), files.sums.FD(), r); err != nil {
 		s.failed("free pages of "+o.listed.Path, err)
 	}
 }
 
-// drop takes pages out of an object's files: their sums first.
+// drop removes pages from an object's files, their sums first.
 func (c *directory) drop(data, sums int, r run) error {
 	if err := c.zero(sums, r); err != nil {
 		return err
@@ -108,9 +107,9 @@ func (c *directory) drop(data, sums int, r run) error {
 	return c.free(data, r)
 }
 
-// free frees the disk of pages whose sums were taken back. Some file systems (tmpfs) change a
-// file's times only when its pages are gone, and who reads a sealed object goes by the times:
-// so they change first.
+// free frees the disk space of pages whose sums have been cleared. Some file systems (tmpfs) change
+// a file's times only when its pages are gone, and readers of sealed objects rely on the times, so
+// they are changed first.
 func (c *directory) free(data int, r run) error {
 	if err := c.disk.touch(data, time.Now()); err != nil {
 		return err
@@ -118,12 +117,12 @@ func (c *directory) free(data int, r run) error {
 	return c.disk.punch(data, r.begin*pageBytes, r.bytes())
 }
 
-// zero takes back the sums of pages.
+// zero clears the sums of pages.
 func (c *directory) zero(sums int, r run) error {
 	return c.disk.write(sums, make([]byte, r.pages()*sumBytes), sumsAt(r.begin))
 }
 
-// emptyShare frees all of the share. Nothing else is under way.
+// emptyShare frees all of the share. Nothing else is in progress.
 func (s *Storage) emptyShare() {
 	s.mu.Lock()
 	var all []*object

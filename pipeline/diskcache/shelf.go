@@ -8,20 +8,20 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Shelf is the set of decoded shards of one mount. They lie in an arena: in the cache's
-// directory, where they outlive the mount, or in a file without a name.
+// Shelf is the set of decoded shards of one mount. They are in an arena: in the cache's directory,
+// where they outlive the mount, or in a file without a name.
 //
 //	Take ──► Open ─┬─ Whole ───────────────────────────────────────┬─► Read … ──► Leave
 //	               ├─ Ours ────► Write, Write, … ──► Finish ───────┤
-//	               │                └─ what was written before the last block can be read
+//	               │                └─ all but the last block can be read already
 //	               └─ Theirs ──► Look, Look, … another process writes it
 //
-// Take, Leave, Shorten, Lengthen and what counts are for one goroutine at a time; they do
-// not wait for a disk, but for Shorten and Lengthen. All else may be called concurrently.
+// Take, Leave, Shorten, Lengthen and the counters are for one goroutine at a time. Of these only
+// Shorten and Lengthen wait for a disk. All other methods may be called concurrently.
 type Shelf struct {
 	arena      arena
 	engine     uring.Engine
-	identify   func(shard int) (Identity, bool) // nil where the arena keeps nothing
+	identify   func(shard int) (Identity, bool) // nil if the arena keeps nothing
 	mostTables int64
 	tables     int64
 	scratch    *buffers
@@ -35,9 +35,9 @@ type arena interface {
 	name() string // for people
 	// keeps reports whether shards outlive the shelf.
 	keeps() bool
-	// take returns a place for a decoded shard, and false where there is no room for it.
+	// take returns a place for a decoded shard, and false if there is no room for it.
 	take(w *wanted) (ground, bool)
-	// isCrowded reports whether take returned false for want of descriptors.
+	// isCrowded reports whether take returned false for lack of descriptors.
 	isCrowded() bool
 	capacity() int64
 	used() int64
@@ -46,24 +46,24 @@ type arena interface {
 	close() error
 }
 
-// ground is where the pages and sums of one decoded shard lie. Sums are as in a .sums file.
+// ground is the place of the pages and sums of one decoded shard. Sums are as in a .sums file.
 type ground interface {
-	// open reports whether something of the shard may be there. It may wait for a disk.
+	// open reports whether parts of the shard may be there. It may wait for a disk.
 	open() (there bool, err error)
-	// reserve makes the ground ready to be written to, and reports whether no other process
-	// writes the shard now. It may wait for a disk.
+	// reserve prepares the place for writing, and reports whether no other process writes the shard
+	// now. It may wait for a disk.
 	reserve() (ours bool, err error)
 	write(pages run, content []byte) error
 	writeSums(pages run, sums []byte) error
 	readSums(pages run, sums []byte) error
-	// each calls visit for the stretches of files that pages lie in, in order.
+	// each calls visit for the stretches of files that hold pages, in order.
 	each(pages run, visit func(file *uring.File, off, n int64))
-	// finish is called once all of the shard is there, to its last sum.
+	// finish is called when all of the shard is there, including its last sum.
 	finish()
 	leave(how Leaving)
 }
 
-// Leaving is what becomes of a shard that is left, where the arena keeps shards.
+// Leaving is what happens to a shard that is left, if the arena keeps shards.
 type Leaving int
 
 const (
@@ -72,23 +72,23 @@ const (
 	Spoilt                // it is removed, and not used by others: it is damaged
 )
 
-// State is what Open found of a shard.
+// State is what Open has found.
 type State int
 
 const (
-	Ours   State = iota // it is to be written
+	Ours   State = iota // it has to be written
 	Theirs              // another process writes it: Look
 	Whole               // all of it is there
 )
 
-// shelfScratchBytes is for pages of which a part is wanted: 16 of the largest such reads.
+// shelfScratchBytes is for pages of which only a part is wanted: 16 of the largest such reads.
 const shelfScratchBytes = 16 * scratchPieceBytes
 
-// NewSpool makes a shelf in a file without a name in dir, and reserves capacityBytes for it.
-// Sums of pages take at most mostTableBytes of memory; others are read with their pages.
-// reserve, if set, takes so many bytes of disk more, or gives them back, and reports whether
-// that was possible; the first capacityBytes are the caller's to take. The engine, which
-// reads the file, stays the caller's.
+// NewSpool returns a shelf in a file without a name in dir, and reserves capacityBytes for it. Sums
+// of pages take at most mostTableBytes of memory; others are read with their pages. reserve, if
+// set, takes that many more bytes of disk, or returns them if negative, and reports whether that
+// was possible; the caller has taken the first capacityBytes. The caller closes the engine, which
+// reads the file, after the shelf.
 func NewSpool(dir string, capacityBytes, mostTableBytes int64, engine uring.Engine, reserve func(bytes int64) bool) (*Shelf, error) {
 	file, err := openNameless(dir, capacityBytes)
 	if err != nil {
@@ -105,63 +105,63 @@ func newShelf(a arena, mostTableBytes int64, engine uring.Engine) *Shelf {
 	}
 }
 
-// Dir is the directory that the shards lie in.
+// Dir returns the directory that the shards are in.
 func (s *Shelf) Dir() string { return s.arena.dir() }
 
-// Name names the shelf in messages.
+// Name returns the shelf's name for messages.
 func (s *Shelf) Name() string { return s.arena.name() }
 
-// CapacityBytes is the room for decoded shards.
+// CapacityBytes returns the room for decoded shards.
 func (s *Shelf) CapacityBytes() int64 { return s.arena.capacity() }
 
-// UsedBytes is the room that shards take that were taken and not left.
+// UsedBytes returns the room that shards take that were taken and not left.
 func (s *Shelf) UsedBytes() int64 { return s.arena.used() }
 
-// TableBytes is the memory of the sums of all shards that were taken and not left.
+// TableBytes returns the memory of the sums of all shards that were taken and not left.
 func (s *Shelf) TableBytes() int64 { return s.tables }
 
-// Shorten gives the room back that no shard takes.
+// Shorten returns the room that no shard takes.
 func (s *Shelf) Shorten() error { return s.arena.shorten() }
 
-// Lengthen takes back the room that Shorten has given, and reports whether that was possible.
+// Lengthen takes back the room that Shorten has returned, and reports whether that was possible.
 func (s *Shelf) Lengthen() bool { return s.arena.lengthen() }
 
-// Close ends the use of the shelf. No read may be under way.
+// Close ends the use of the shelf. No read may be in progress.
 func (s *Shelf) Close() error {
 	s.checkers.close()
 	return s.arena.close()
 }
 
-// RoomBytes is the room that a shard of so many decoded bytes takes.
+// RoomBytes returns the room that a shard of that many decoded bytes takes.
 func RoomBytes(decodedBytes int64) int64 { return roundToPages(decodedBytes) }
 
-// Decoded is one decoded shard. One decoder fills it from front to back; readers may follow.
-// Each page that is read is checked: it has a sum, taken of the bytes before they were
-// written. A disk may lose what was written, long after it was: then the kernel shows zeros.
+// Decoded is one decoded shard. One decoder writes it from front to back, and readers may follow.
+// Each page that is read is checked: its sum was computed from the bytes before they were written.
+// A disk may lose data long after it was written: then the kernel returns zeros.
 //
-// The sums are in memory where there is room for them; else they are read from the disk with
-// the pages, which costs the reads of small pieces a tenth.
+// The sums are in memory if there is room for them. Otherwise they are read from the disk with the
+// pages, which makes reads of small pieces about a tenth slower.
 type Decoded struct {
 	shelf     *Shelf
 	ground    ground
 	summer    summer
 	sizeBytes int64
-	table     []uint32 // a sum for each page; nil: they are read
+	table     []uint32 // a sum for each page; nil: they are read from the disk
 
-	// The decoder's.
+	// Used by the decoder only.
 	at     int64  // bytes that were written
 	late   []byte // sums of the last block that was written, which are not on the disk yet
 	lateAt int64  // its first page
 }
 
-// Crowded reports whether Take returned false because too many shards are open, not because
-// they take too much room: then one that is left may stay on the disk.
+// Crowded reports whether Take returned false because too many shards are open, not because they
+// take too much room: then one that is left may stay on the disk.
 func (s *Shelf) Crowded() bool { return s.arena.isCrowded() }
 
 // Keeps reports whether shards outlive the shelf.
 func (s *Shelf) Keeps() bool { return s.arena.keeps() }
 
-// Take returns a place for a decoded shard, and false where there is no room for it.
+// Take returns a place for a decoded shard, and false if there is no room for it.
 func (s *Shelf) Take(shard int, decodedBytes int64) (*Decoded, bool) {
 	w := &wanted{sizeBytes: decodedBytes}
 	binary.LittleEndian.PutUint64(w.key[:], uint64(shard))
@@ -184,18 +184,18 @@ func (s *Shelf) Take(shard int, decodedBytes int64) (*Decoded, bool) {
 	return d, true
 }
 
-// TableBytes is the memory of the shard's sums.
+// TableBytes returns the memory of the shard's sums.
 func (d *Decoded) TableBytes() int64 { return int64(len(d.table)) * sumBytes }
 
-// Leave ends the use of a shard: no read is under way, and no decoder at work.
+// Leave ends the use of a shard: no read is in progress, and no decoder is running.
 func (d *Decoded) Leave(how Leaving) {
 	d.shelf.tables -= d.TableBytes()
 	d.table = nil
 	d.ground.leave(how)
 }
 
-// Open finds out what there is of the shard, and makes its place ready to be written to where
-// that is not all. It may wait for a disk. The error is ErrNotKept.
+// Open finds out how much of the shard is there, and prepares its place for writing if it is not
+// complete. It may wait for a disk. The error is ErrNotKept.
 func (d *Decoded) Open() (State, error) {
 	there, err := d.ground.open()
 	if err != nil {
@@ -209,7 +209,7 @@ func (d *Decoded) Open() (State, error) {
 	return d.Claim()
 }
 
-// Claim is Open for a shard of which Open has found that it is another process's.
+// Claim is Open for a shard that another process was writing when Open was called.
 func (d *Decoded) Claim() (State, error) {
 	ours, err := d.ground.reserve()
 	if err != nil {
@@ -218,7 +218,7 @@ func (d *Decoded) Claim() (State, error) {
 	if !ours {
 		return Theirs, nil
 	}
-	// The other may have written the last just before its claim ended.
+	// The other process may have written the end just before its claim ended.
 	if whole, err := d.whole(); err != nil || whole {
 		return Whole, err
 	}
@@ -226,11 +226,10 @@ func (d *Decoded) Claim() (State, error) {
 	return Ours, nil
 }
 
-// Restart has a shard that another process writes written by this one, too: both write the
-// same bytes.
+// Restart makes this process write a shard that another one writes, too: both write the same bytes.
 func (d *Decoded) Restart() { d.at, d.late = 0, d.late[:0] }
 
-// whole looks at all sums, and reports whether there is one for each page.
+// whole reads all sums, and reports whether each page has one.
 func (d *Decoded) whole() (bool, error) {
 	if !d.shelf.arena.keeps() {
 		return false, nil
@@ -259,7 +258,8 @@ func (d *Decoded) Look() (there int64, err error) {
 			if sum == 0 {
 				return d.at, nil
 			}
-			// Readers may be checking pages whose sums are known already: those are not written again.
+			// Readers may be checking pages whose sums are known already: those sums are not
+			// written again.
 			switch {
 			case d.table == nil || d.table[begin] == sum:
 			case d.table[begin] != 0:
@@ -273,9 +273,9 @@ func (d *Decoded) Look() (there int64, err error) {
 	return d.sizeBytes, nil
 }
 
-// Write appends the next bytes: whole pages, but at the end of the shard. They may be read
-// once the bytes after them have been written, or Finish has been called: until then a
-// decoder may find that they were wrong. Nothing of p is kept. It may wait for a disk.
+// Write appends the next bytes: whole pages, except at the end of the shard. They may be read when
+// the bytes after them have been written, or Finish has been called: until then a decoder may find
+// that they were wrong. It does not keep p. It may wait for a disk.
 func (d *Decoded) Write(p []byte) error {
 	if d.at%pageBytes != 0 || d.at+int64(len(p)) > d.sizeBytes {
 		return fmt.Errorf("a decoder writes %d bytes at %d of %d: a defect of lsiofs, please report it", len(p), d.at, d.sizeBytes)
@@ -300,7 +300,7 @@ func (d *Decoded) Write(p []byte) error {
 	return nil
 }
 
-// writePages writes whole pages, and takes their sums.
+// writePages writes whole pages, and computes their sums.
 func (d *Decoded) writePages(content []byte) error {
 	if len(content) == 0 {
 		return nil
@@ -324,7 +324,7 @@ func (d *Decoded) writePages(content []byte) error {
 	return nil
 }
 
-// writeLate writes the sums of the last block, where they are to be on the disk.
+// writeLate writes the sums of the last block, if they have to be on the disk.
 func (d *Decoded) writeLate() error {
 	n := int64(len(d.late)) / sumBytes
 	if n == 0 {
@@ -338,7 +338,7 @@ func (d *Decoded) writeLate() error {
 	return d.ground.writeSums(run{d.lateAt, d.lateAt + n}, sums)
 }
 
-// Finish ends the writing of a shard that was found right to its end.
+// Finish ends the writing of a shard that was valid to its end.
 func (d *Decoded) Finish() error {
 	err := d.writeLate()
 	if err == nil {
@@ -347,7 +347,7 @@ func (d *Decoded) Finish() error {
 	return err
 }
 
-// EachPlace calls visit for where bytes [off, off+size) of the shard lie: tests damage them.
+// EachPlace calls visit for the places of bytes [off, off+size) of the shard: tests damage them.
 func (d *Decoded) EachPlace(off, size int64, visit func(fd int, at, size int64)) {
 	skip, left := off%pageBytes, size
 	d.ground.each(runOf(off, size), func(file *uring.File, at, n int64) {

@@ -9,16 +9,16 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Size is what a user says of how large a cache may become. It is a plain value; the
-// zero value is auto.
+// Size is the maximum size of a cache, as the user specified it. It is a plain value; the zero
+// value is auto.
 type Size struct {
 	Off     bool
-	Bytes   int64   // > 0 where it was given
-	Percent float64 // of the file system, > 0 where it was given
+	Bytes   int64   // > 0 if specified
+	Percent float64 // of the file system, > 0 if specified
 }
 
-// ParseSize reads a size as --cache-size has it: "auto", "off", a number of bytes with or
-// without a unit ("200GiB", "1.5TB"), or a percentage of the file system ("30%").
+// ParseSize parses a value of --cache-size: "auto", "off", a number of bytes with or without a unit
+// ("200GiB", "1.5TB"), or a percentage of the file system ("30%").
 func ParseSize(text string) (Size, error) {
 	switch text {
 	case "auto", "":
@@ -52,41 +52,40 @@ func (s Size) String() string {
 	return "auto"
 }
 
-// Place is what is known of where a cache is to be, and of what for. Sizes are in bytes.
+// Place describes where a cache is going to be, and what it is for. Sizes are in bytes.
 type Place struct {
-	DatasetBytes int64 // of all objects
+	DatasetBytes int64 // all objects
 	Objects      int64
-	OpenBytes    int64 // of chunks that have been begun and not come to their end, at most
-	TotalBytes   int64 // of the file system
-	FreeBytes    int64 // of the file system, for this user
+	OpenBytes    int64 // chunks between their first and their last record, at most
+	TotalBytes   int64 // size of the file system
+	FreeBytes    int64 // free on the file system, for this user
 	CacheBytes   int64 // that the cache takes already
-	// Ephemeral: what is written here counts for a machine's memory or for a
-	// container's own storage, which ends one that takes much (tmpfs, overlayfs).
+	// Ephemeral means that what is written there counts as memory of the machine, or as a
+	// container's own storage, and a container that takes much of it is killed (tmpfs, overlayfs).
 	Ephemeral bool
-	Network   bool // it is a network's file system, or FUSE's
+	Network   bool // a network's file system, or FUSE's
 }
 
-// leastEphemeral is what a cache gets on an ephemeral file system even where an order
-// needs less.
+// leastEphemeral is what a cache gets on an ephemeral file system even if an order needs less.
 const leastEphemeral = 1 << 30
 
-// What auto adds to that: file systems take blocks of their own for files in pieces, and what
-// others add is known a minute later.
+// What auto adds to that: file systems need blocks of their own for fragmented files, and what
+// other processes add is known a minute later.
 const (
 	slackPart  = 64
 	leastSlack = 64 << 20
 )
 
-// NeedBytes is what a cache takes that holds all of the dataset: its pages, and a sum for
-// each; and header and last page of each object.
+// NeedBytes returns how much a cache takes that holds all of the dataset: its pages, a sum for each
+// page, and the header and the last page of each object.
 func (p Place) NeedBytes() int64 {
 	return p.DatasetBytes + p.DatasetBytes/(pageBytes/sumBytes) + p.Objects*(headerBytes+2*pageBytes)
 }
 
-// Bound is how many bytes a cache may take on its disk; 0 is none. Auto takes what the
-// dataset needs beside what the cache has already, which may be of other datasets, where this
-// fits into half of what is free (what the cache has counts as free), else that half; on an
-// ephemeral file system no more than 1.25 × what is open, or 1 GiB.
+// Bound returns how many bytes a cache may take on its disk; 0 for no cache. Auto takes what the
+// dataset needs, in addition to what the cache has already, which may belong to other datasets, if
+// this fits into half of what is free (counting what the cache has as free), and otherwise that
+// half. On an ephemeral file system it takes at most 1.25 × what is open, or 1 GiB.
 func (s Size) Bound(p Place) int64 {
 	switch {
 	case s.Off:
@@ -103,6 +102,6 @@ func (s Size) Bound(p Place) int64 {
 	return bound
 }
 
-// Reserve is how much of a file system a cache leaves free where the user does not say:
-// a tenth, at most 20 GiB.
+// Reserve returns how much of a file system a cache leaves free by default: a tenth, at most 20
+// GiB.
 func Reserve(totalBytes int64) int64 { return min(totalBytes/10, 20<<30) }

@@ -5,20 +5,20 @@ type Stats struct {
 	Dir        string  `json:"dir"`
 	State      string  `json:"state"`            // on; full: nothing is added for a while; off: not used by this mount any more
 	Reason     string  `json:"reason,omitempty"` // why it is not on
-	Bytes      int64   `json:"bytes"`            // on the disk, of all objects of all processes; by what is known
-	Bound      int64   `json:"bound"`            // what they may take
-	ShareBytes int64   `json:"share_bytes"`      // of these, what passes through, of this mount
+	Bytes      int64   `json:"bytes"`            // on the disk, all objects of all processes, as far as is known
+	Bound      int64   `json:"bound"`            // the most that they may take
+	ShareBytes int64   `json:"share_bytes"`      // the part for what passes through, of this mount
 	Hits       uint64  `json:"hits"`             // pages that were read from the cache
-	Misses     uint64  `json:"misses"`           // pages that were wanted and not there
-	BadPages   uint64  `json:"bad_pages"`        // of these, pages that did not match their sums
+	Misses     uint64  `json:"misses"`           // pages that were wanted and missing
+	BadPages   uint64  `json:"bad_pages"`        // the part of these that did not match their sums
 	Written    uint64  `json:"written"`          // pages
-	Unwritten  int64   `json:"unwritten_bytes"`  // that have come and wait for the disk
-	Reads      uint64  `json:"reads"`            // of the storage below
-	Fill       float64 `json:"fill"`             // of what is to be filled, 0…1
-	Sealed     int     `json:"sealed_objects"`   // that are whole, checked, and read like local files
+	Unwritten  int64   `json:"unwritten_bytes"`  // have arrived and wait for the disk
+	Reads      uint64  `json:"reads"`            // by the storage below
+	Fill       float64 `json:"fill"`             // fraction of what is to be filled
+	Sealed     int     `json:"sealed_objects"`   // complete, checked, and read like local files
 }
 
-// Stats gives a snapshot.
+// Stats returns a snapshot.
 func (s *Storage) Stats() Stats {
 	used, shared, _ := s.room.usage()
 	state, reason := s.health.state()
@@ -30,6 +30,6 @@ func (s *Storage) Stats() Stats {
 	}
 }
 
-// SetBound says how much the directory may take from now on. What it holds beyond that
-// stays, but for objects that nobody uses.
+// SetBound sets how much the directory may take from now on. What it holds beyond that stays,
+// except objects that no mount uses.
 func (s *Storage) SetBound(bytes int64) { s.room.setBound(bytes) }

@@ -11,8 +11,8 @@ import (
 // sumsAtOnce is how many sums are read at a time: those of 256 MiB.
 const sumsAtOnce = 64 << 10
 
-// stored is an object of a directory that was opened by its name alone. Its sums are
-// locked, so that nobody removes it.
+// stored is an object in a directory that was opened by its name alone. Its .sums file is locked,
+// so that no process removes it.
 type stored struct {
 	dir        *directory
 	key        key
@@ -22,11 +22,10 @@ type stored struct {
 
 var errNoObject = errors.New("it is not an object of this cache's format")
 
-// errVanished is of an object that was there, and has been removed meanwhile: mounts make
-// room.
+// errVanished means that an object has been removed since it was listed: mounts make room.
 var errVanished = fmt.Errorf("%w: it has been removed meanwhile", errNoObject)
 
-// openStored opens an object. Errors wrap errNoObject where it is damaged, or gone.
+// openStored opens an object. Errors wrap errNoObject if it is damaged or gone.
 func (c *directory) openStored(k key) (*stored, error) {
 	folder, err := c.subdirectory(c.store, k.folder(), false)
 	if errors.Is(err, unix.ENOENT) {
@@ -97,7 +96,7 @@ func (o *stored) readSums(r run) ([]byte, error) {
 
 func (o *stored) drop(r run) error { return o.dir.drop(o.data, o.sums, r) }
 
-// count is how many pages are here.
+// count returns how many pages are cached.
 func (o *stored) count() (here int64, err error) {
 	err = o.chunks(func(_ run, sums []byte) error {
 		for i := range int64(len(sums) / sumBytes) {
@@ -110,7 +109,7 @@ func (o *stored) count() (here int64, err error) {
 	return here, err
 }
 
-// verify checks all pages that are here, and gives those that do not match their sums.
+// verify checks all cached pages, and returns those that do not match their sums.
 func (o *stored) verify() (here int64, bad []run, err error) {
 	s, buf := newSummer(o.key), make([]byte, pieceBytes)
 	err = o.chunks(func(r run, sums []byte) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Survey says what there is where a cache is, or is to be: all of a Place but what it is
-// for. It makes nothing. A directory that Open would refuse is an error.
+// Survey describes the place where a cache is or is going to be: all of a Place except what it is
+// for. It creates nothing. A directory that Open would refuse is an error.
 func Survey(dir string) (Place, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func Survey(dir string) (Place, error) {
 		return p, nil
 	}
 	if _, err := (kernel{}).statAt(unix.AT_FDCWD, filepath.Join(absolute, tagName)); errors.Is(err, fs.ErrNotExist) {
-		return p, nil // nothing is in it, or it is refused when it is opened
+		return p, nil // it is empty, or will be refused when it is opened
 	}
 	c, err := openDirectory(kernel{}, absolute, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -62,7 +62,7 @@ func Survey(dir string) (Place, error) {
 	return p, nil
 }
 
-// ephemeral says whether a file system is a machine's memory, or a container's own.
+// ephemeral reports whether a file system is a machine's memory, or a container's own storage.
 func ephemeral(kind int64) bool {
 	return kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC || kind == unix.OVERLAYFS_SUPER_MAGIC
 }

@@ -2,8 +2,8 @@ package diskcache
 
 import "errors"
 
-// removeUnused makes room: objects of no living mount are removed, those that were used
-// longest ago first, until so many bytes more can be kept for good.
+// removeUnused makes room: it removes objects that no living mount uses, least recently used first,
+// until there is permanent room for that many bytes.
 func (k *keeper) removeUnused(least int64) {
 	s := k.s
 	all, err := s.dir.objects()
@@ -41,13 +41,13 @@ func (k *keeper) removeUnused(least int64) {
 	}
 }
 
-// roomMade is how much room is made at least, so that it isn't done for each read.
+// roomMade returns how much room is made at least, so that it isn't done for each read.
 func roomMade(bound int64) int64 { return min(bound/16, 256<<20) }
 
-// trim frees pages of this mount's own objects, the last of each, where those of a mount
-// that was killed, or of a larger bound, leave no room for the share: without it nothing
-// new could be read chunk by chunk. What of the share is on the disk while that is looked at
-// could be taken for theirs, so then nothing is freed.
+// trim frees pages of this mount's own objects, the last ones of each, if pages of a mount that was
+// killed, or of a larger bound, leave no room for the share: without the share nothing new could be
+// read chunk by chunk. Pages of the share that are on the disk meanwhile could be mistaken for such
+// pages, so then it frees nothing.
 func (k *keeper) trim() {
 	s := k.s
 	turn, unshared := s.room.unshared()
@@ -79,11 +79,11 @@ func (k *keeper) trim() {
 	}
 }
 
-// trim frees about n bytes of an object's pages, its last ones, and says how many.
+// trim frees about n bytes of an object's pages, its last ones, and returns how many.
 func (c *directory) trim(k key, n int64) (freed int64, err error) {
 	o, err := c.openStored(k)
 	if err != nil {
-		return 0, nil // it is damaged or gone, and so not in the way
+		return 0, nil // it is damaged or gone, so it takes no room
 	}
 	defer o.close()
 	for end := o.pages(); end > 0 && freed < n; {

@@ -14,25 +14,25 @@ import (
 
 // Entry is an object of a cache, as List describes it.
 type Entry struct {
-	Name        string    `json:"name"` // 32 hexadecimal digits, of its files
-	URL         string    `json:"url"`  // cut where it is very long; "" where Damaged
+	Name        string    `json:"name"` // 32 hexadecimal digits, the name of its files
+	URL         string    `json:"url"`  // cut if it is very long; "" if Damaged
 	Validator   string    `json:"validator"`
-	Decoded     bool      `json:"decoded,omitempty"` // it is what a compressed object decodes to
-	SizeBytes   int64     `json:"bytes"`             // of the object, or of what it decodes to
+	Decoded     bool      `json:"decoded,omitempty"` // it is the decoded form of a compressed object
+	SizeBytes   int64     `json:"bytes"`             // of the object, or of its decoded form
 	HereBytes   int64     `json:"cached_bytes"`      // in whole pages
-	BlocksBytes int64     `json:"disk_bytes"`        // that its files take
+	BlocksBytes int64     `json:"disk_bytes"`        // disk space of its files
 	Created     time.Time `json:"created"`
-	Used        time.Time `json:"used"` // about: to the hour, while it is in use
+	Used        time.Time `json:"used"` // approximately: to the hour, while it is in use
 	InUse       bool      `json:"in_use"`
-	Damaged     string    `json:"damaged,omitempty"` // why it can't be read, "" where it can
+	Damaged     string    `json:"damaged,omitempty"` // why it can't be read; "" if it can
 }
 
-// Directory is a cache's directory without a mount: for commands that look after it. Its
-// methods may be called while mounts use it.
+// Directory is a cache's directory without a mount, for commands that maintain it. Its methods may
+// be called while mounts use it.
 type Directory struct{ dir *directory }
 
-// OpenDirectory opens a cache's directory, which has to be there. Errors are those of
-// Open, and fs.ErrNotExist.
+// OpenDirectory opens a cache's directory, which must exist. Errors are those of Open, and
+// fs.ErrNotExist.
 func OpenDirectory(path string, log *slog.Logger) (*Directory, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func (d *Directory) Close() error {
 	return nil
 }
 
-// List calls visit for each object, the one that was used longest ago first.
+// List calls visit for each object, least recently used first.
 func (d *Directory) List(ctx context.Context, visit func(Entry) error) error {
 	return d.each(ctx, func(f found) error {
 		e, o, err := d.describe(f)
@@ -88,7 +88,7 @@ func (d *Directory) each(ctx context.Context, visit func(found) error) error {
 	return nil
 }
 
-// Holds reports whether all pages of an object are here, by their sums.
+// Holds reports whether all pages of an object are cached, by their sums.
 func (d *Directory) Holds(id Identity, sizeBytes int64) bool {
 	if sizeBytes == 0 {
 		return true
@@ -102,7 +102,7 @@ func (d *Directory) Holds(id Identity, sizeBytes int64) bool {
 	return err == nil && here == o.pages()
 }
 
-// describe gives an object, open, or says why it can't.
+// describe returns an object, open, or the reason why it can't be opened.
 func (d *Directory) describe(f found) (Entry, *stored, error) {
 	e := Entry{Name: f.key.name(), BlocksBytes: f.blocks, Used: f.used, InUse: d.dir.inUse(f.key)}
 	o, err := d.dir.openStored(f.key)
@@ -124,8 +124,8 @@ type Checked struct {
 	Repaired bool  `json:"repaired"` // bad pages were dropped, damaged objects removed: both are fetched again
 }
 
-// Verify reads all pages of all objects, checks them, and calls visit for each object.
-// With repair it drops what does not match.
+// Verify reads all pages of all objects, checks them, and calls visit for each object. With repair
+// it drops what does not match.
 func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked) error) error {
 	return d.each(ctx, func(f found) error {
 		e, o, err := d.describe(f)
@@ -166,16 +166,16 @@ func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked)
 	})
 }
 
-// Which says what Clean removes. Of what is in use nothing ever is.
+// Which selects what Clean removes. Objects in use are never removed.
 type Which struct {
-	// URL: objects of this URL, and those below it. "" for all.
+	// URL selects objects of this URL, and those below it; "" for all.
 	URL string
-	// UnusedFor: objects that were not used for so long. 0 for all.
+	// UnusedFor selects objects that were not used for that long; 0 for all.
 	UnusedFor time.Duration
 	Now       time.Time
 }
 
-// Cleaned is what Clean has done.
+// Cleaned is the result of Clean.
 type Cleaned struct {
 	Removed, InUse int   // objects
 	FreedBytes     int64 // on the disk
@@ -212,7 +212,7 @@ func (d *Directory) Clean(ctx context.Context, which Which) (Cleaned, error) {
 	return c, err
 }
 
-// under says whether a URL is another, or lies below it.
+// under reports whether a URL equals another one, or is below it.
 func under(url, above string) bool {
 	rest, ok := strings.CutPrefix(url, above)
 	return ok && (rest == "" || strings.HasSuffix(above, "/") || rest[0] == '/')

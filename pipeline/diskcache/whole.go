@@ -8,21 +8,22 @@ import (
 	"time"
 )
 
-// ErrNotWhole says that an object is not all in the cache, or not any more.
+// ErrNotWhole means that an object is not completely in the cache, or not any more.
 var ErrNotWhole = errors.New("it is not all in the cache")
 
-// Exact says whether URL and Validator are the whole name of an object: very long ones are cut.
+// Exact reports whether URL and Validator are the full identity of an object: very long ones are
+// cut.
 func (e *Entry) Exact() bool {
 	return e.Damaged == "" && keyOf(Identity{URL: e.URL, Validator: e.Validator}, e.SizeBytes).name() == e.Name
 }
 
-// Whole says whether all of an object is in the cache, as far as List has counted.
+// Whole reports whether all of an object is in the cache, as counted by List.
 func (e *Entry) Whole() bool {
 	return e.Damaged == "" && e.HereBytes == pagesOf(e.SizeBytes)*pageBytes
 }
 
-// Copy writes all bytes of an object that List has named, having checked each page. The error
-// is ErrNotWhole where some are not here, or are not as they were written.
+// Copy writes all bytes of an object that List has returned, and checks each page. The error is
+// ErrNotWhole if some are missing, or do not match their sums.
 func (d *Directory) Copy(ctx context.Context, name string, w io.Writer) error {
 	k, ok := parseName(name)
 	if !ok {
@@ -65,7 +66,7 @@ func (o *stored) copy(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// Drop has all of an object fetched again when it is read.
+// Drop makes readers fetch all of an object again.
 func (d *Directory) Drop(name string) error {
 	k, ok := parseName(name)
 	if !ok {
@@ -86,6 +87,6 @@ func (d *Directory) Drop(name string) error {
 		if err := d.dir.zero(o.sums, r); err != nil {
 			return err
 		}
-		return d.dir.disk.touch(o.data, time.Now()) // who reads a sealed object goes by that
+		return d.dir.disk.touch(o.data, time.Now()) // readers of sealed objects rely on the time
 	})
 }

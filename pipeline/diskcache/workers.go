@@ -2,11 +2,11 @@ package diskcache
 
 import "sync"
 
-// task is work for a crew.
+// task is work for workers.
 type task interface{ run() }
 
-// workers are goroutines that run tasks, in the order in which they come. What waits is
-// bounded by who adds: each task belongs to a read or to a buffer.
+// workers are goroutines that run tasks in the order of arrival. The callers of add bound how many
+// wait: each task belongs to a read or to a buffer.
 type workers struct {
 	mu      sync.Mutex
 	work    sync.Cond
@@ -24,7 +24,7 @@ func newCrew(members int) *workers {
 	return c
 }
 
-// add never waits, and never runs the task itself.
+// add never waits, and never runs a task itself.
 func (c *workers) add(tasks ...task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *workers) serve() {
 	}
 }
 
-// close waits for all tasks, those that they add too.
+// close waits for all tasks, including those that they add.
 func (c *workers) close() {
 	c.mu.Lock()
 	c.closed = true
