@@ -9,13 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 const keptShardBytes = 1<<20 + 77
 
-// keptShelf is a shelf for so many shards in a cache of a world; version is their objects'.
-func keptShelf(t *testing.T, s *Storage, shards int, version string) *Shelf {
-	t.Helper()
+// keptConfig describes that many shards; version is their objects'.
+func keptConfig(shards int, version string) ShelfConfig {
 	c := ShelfConfig{
 		NeedBytes: RoomBytes(keptShardBytes), AllBytes: int64(shards) * RoomBytes(keptShardBytes), MostTableBytes: 1 << 20,
 		Identify: func(shard int) (Identity, bool) {
@@ -27,7 +28,13 @@ func keptShelf(t *testing.T, s *Storage, shards int, version string) *Shelf {
 	for i := range shards {
 		c.Shards = append(c.Shards, i)
 	}
-	shelf, err := s.NewShelf(c)
+	return c
+}
+
+// keptShelf returns a shelf for that many shards in a cache of a world.
+func keptShelf(t *testing.T, s *Storage, shards int, version string) *Shelf {
+	t.Helper()
+	shelf, err := s.NewShelf(keptConfig(shards, version))
 	require.NoError(t, err)
 	return shelf
 }
@@ -54,6 +61,55 @@ func requireKept(t *testing.T, d *Decoded, shard int) {
 	got, err := readDecoded(d, [][2]int64{{0, keptShardBytes}})
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(decodedBytes(shard, keptShardBytes), got))
+}
+
+// Two fetchers over one version present the same decoded shards, and each restores what is lost of
+// them by itself, also after the other was closed.
+func TestTwoFetchersPresentTheSameDecodedShards(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s := w.open(nil)
+	shelf := keptShelf(t, s, 2, "v1")
+	for shard := range 2 {
+		d := openKept(t, shelf, shard, Ours)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		d.Leave(Keep)
+	}
+	require.NoError(t, shelf.Close())
+	raw := func(shard int) storage.Object {
+		return storage.Object{Path: fmt.Sprint(shard, ".zst"), SizeBytes: 1000}
+	}
+	var decodes [2]int
+	var plains [2]*Plain
+	for i := range plains {
+		plains[i] = s.OpenPlain(keptConfig(2, "v1"), raw, func(shard int, write func([]byte) error) error {
+			decodes[i]++
+			return write(decodedBytes(shard, keptShardBytes))
+		})
+		require.NotNil(t, plains[i])
+	}
+	require.Len(t, s.plainKeys(), 2)
+	read := func(p *Plain, shard int) {
+		b := make([]byte, keptShardBytes)
+		require.NoError(t, storage.ReadAt(t.Context(), p, p.Object(shard), b, 0))
+		require.True(t, bytes.Equal(decodedBytes(shard, keptShardBytes), b))
+	}
+	for _, p := range plains {
+		read(p, 0)
+		read(p, 1)
+	}
+	require.Equal(t, [2]int{}, decodes)
+	require.NoError(t, plains[0].Close())
+	files, err := filepath.Glob(filepath.Join(w.cache, "v1", "*", "*.data"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, f := range files {
+		require.NoError(t, alter(f, 5000, func(b byte) byte { return b + 1 }))
+	}
+	read(plains[1], 0)
+	read(plains[1], 1)
+	require.Equal(t, [2]int{0, 2}, decodes)
+	require.NoError(t, plains[1].Close())
+	require.Empty(t, s.plainKeys())
 }
 
 func TestADecodedShardIsThereForTheNextMountOfTheSameVersion(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // like others in the cache. What a disk loses of them is decoded again, as other objects are
 // fetched again.
 //
-// Its methods may be called concurrently.
+// Several Plains may present the same shards. Its methods may be called concurrently.
 type Plain struct {
 	s       *Storage
 	decode  func(shard int, write func([]byte) error) error
@@ -45,7 +45,7 @@ var _ storage.Storage = (*Plain)(nil)
 // object of a shard. decode decodes a shard from front to back, and returns an error unless it was
 // valid to its end.
 func (s *Storage) OpenPlain(c ShelfConfig, raw func(shard int) storage.Object, decode func(shard int, write func([]byte) error) error) *Plain {
-	if len(c.Shards) > s.config.MaxFiles/2 {
+	if len(c.Shards)+len(s.plainKeys()) > s.config.MaxFiles/2 {
 		return nil
 	}
 	p := &Plain{s: s, decode: decode, objects: map[int]storage.Object{}, shards: map[storage.Object]*plainShard{}, waiting: map[int][]*storage.Read{}}
@@ -64,8 +64,11 @@ func (p *Plain) add(shard int, id Identity, raw storage.Object, decodedBytes int
 	s := p.s
 	o := storage.Object{Path: raw.Path + " (decoded)", SizeBytes: decodedBytes, Version: raw.Version}
 	x := &plainShard{of: p, shard: shard, id: id, key: keyOf(id, decodedBytes)}
-	if _, taken := s.plain.LoadOrStore(o, x); taken {
-		return false // another fetcher has added it
+	for n := 2; ; n++ {
+		if _, taken := s.plain.LoadOrStore(o, x); !taken {
+			break
+		}
+		o.Path = fmt.Sprintf("%s (decoded, %d)", raw.Path, n) // the other is another Plain's, which may be closed first
 	}
 	p.objects[shard], p.shards[o] = o, x
 	if x.held = s.hold(o); x.held == nil {
@@ -130,13 +133,14 @@ func (s *Storage) identify(o storage.Object) (Identity, bool) {
 	return s.config.Identify(o)
 }
 
-// isPlain reports whether an object is one of a Plain: then all of it is to stay.
-func (s *Storage) isPlain(k key) (is bool) {
+// plainKeys returns the keys of the objects of all Plains, all of which is to stay, once for each.
+func (s *Storage) plainKeys() map[key]bool {
+	keys := map[key]bool{}
 	s.plain.Range(func(_, x any) bool {
-		is = x.(*plainShard).key == k
-		return !is
+		keys[x.(*plainShard).key] = true
+		return true
 	})
-	return is
+	return keys
 }
 
 // submitBelow submits reads to the storage below, or to the Plain of their object.

@@ -66,8 +66,9 @@ func (k *keeper) trim() {
 	if now, unshared := s.room.unshared(); !unshared || now != turn {
 		return
 	}
+	plain := s.plainKeys()
 	for i := 0; i < len(all) && over > 0; i++ {
-		if !s.isMine(all[i].key) || s.isPlain(all[i].key) {
+		if !s.isMine(all[i].key) || plain[all[i].key] {
 			continue
 		}
 		freed, err := s.dir.trim(all[i].key, over)
