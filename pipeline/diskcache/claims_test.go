@@ -19,11 +19,11 @@ func (w *world) start(s *Storage, off int64) (ended chan error, buf []byte) {
 	return ended, buf
 }
 
-// TestCachesSharingDirectoryReadCommonMissesOnce, as two processes do: locks of the kernel tell
-// their open files apart. Where the one that fetches fails, the other fetches.
+// Two caches share a directory as two processes do: kernel locks tell their open files apart. If
+// the one that fetches fails, the other fetches.
 func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
-	clock := newFakeClock() // it stands still: however slow the machine is, the second waits
+	clock := newFakeClock() // it stands still, so the second waits however slow the machine is
 	open := func(c *Config) { c.Clock = clock.clock() }
 	first := w.open(open)
 	below := w.below
@@ -64,7 +64,8 @@ func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
 	settle(second)
 }
 
-// holder is another process that has claimed pages and does nothing more, since it was stopped.
+// holder returns the file of another process that has claimed pages and does nothing more, because
+// it was stopped.
 func (w *world) holder(off, n int64) *os.File {
 	f, err := os.OpenFile(w.path("0", ".data"), os.O_RDWR, 0)
 	require.NoError(w.t, err)
@@ -77,10 +78,10 @@ func TestReaderWaitsTwiceItsReadTimeForStoppedProcess(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
-	w.read(s, "0", 0, 1000) // makes the files
+	w.read(s, "0", 0, 1000) // creates the files
 	w.holder(mib, 4*mib)
 	for i := range int64(3) {
-		s.claims.took(time.Second / 2) // as if a read had taken so long
+		s.claims.took(time.Second / 2) // as if a read had taken that long
 		a, buf := w.start(s, (1+i)*mib)
 		waitFor(t, func() bool { // it may begin to wait after the clock has moved
 			clock.forward(time.Second)
@@ -161,7 +162,7 @@ func TestWaitTimeForOtherProcesses(t *testing.T) {
 	}
 	require.False(t, slow.waits(at(1600*time.Millisecond), at(0), at(0)))
 
-	// Others bring something now and then, but not this.
+	// Others deliver something now and then, but not this.
 	busy := &claims{}
 	for d := time.Duration(0); d < mostPatience; d += time.Second {
 		require.True(t, busy.waits(at(d), at(0), never), d)
@@ -169,7 +170,7 @@ func TestWaitTimeForOtherProcesses(t *testing.T) {
 	}
 	require.False(t, busy.waits(at(mostPatience), at(0), never))
 
-	// Others bring nothing at all, and are not waited for again for a while.
+	// Others deliver nothing at all, and are not waited for again for a while.
 	idle := &claims{}
 	for d := time.Duration(0); d < idlePatience; d += time.Second {
 		require.True(t, idle.waits(at(d), at(0), never), d)

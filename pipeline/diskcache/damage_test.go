@@ -35,14 +35,13 @@ func punchFile(path string, off, n int64) error {
 	return errors.Join(kernel{}.punch(fd, off, n), unix.Close(fd))
 }
 
-// TestBytesAreCorrectDespiteAnyDamage does things to the files of a cache, while a mount
-// has them open and while none has. Then all bytes are right, and after that they are in
-// the cache again.
+// The files of a cache are damaged while a mount has them open, and while none has. All bytes are
+// right, and afterwards they are in the cache again.
 func TestBytesAreCorrectDespiteAnyDamage(t *testing.T) {
 	const size = 1<<20 + 77
 	for name, c := range map[string]struct {
 		do func(w *world, data, sums string) error
-		// closedOnly: who has the files open goes on with what it has.
+		// closedOnly: a process that has the files open continues with what it has.
 		closedOnly bool
 		root       bool
 	}{
@@ -105,7 +104,7 @@ func TestBytesAreCorrectDespiteAnyDamage(t *testing.T) {
 	}
 }
 
-// TestDirectoryInPlaceOfObjectIsLeftAlone: it holds what is not ours.
+// The directory's contents are not the cache's.
 func TestDirectoryInPlaceOfObjectIsLeftAlone(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	s := w.open(nil)
@@ -119,7 +118,7 @@ func TestDirectoryInPlaceOfObjectIsLeftAlone(t *testing.T) {
 	require.Equal(t, "on", state, "other objects are cached")
 }
 
-// TestFlippedBytesAreMisses flips bits all over a cache, again and again.
+// Bits are flipped all over a cache, repeatedly.
 func TestFlippedBytesAreMisses(t *testing.T) {
 	const size = 300_001
 	w := newWorld(t, map[string][]byte{"a": random(1, size), "b": random(2, size)})
@@ -143,7 +142,7 @@ func TestFlippedBytesAreMisses(t *testing.T) {
 	require.NotZero(t, s.Stats().BadPages)
 }
 
-// TestOnlyBadPageIsReadAgain: neither more than it, nor less.
+// Only that page is read again, no more and no less.
 func TestOnlyBadPageIsReadAgain(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)

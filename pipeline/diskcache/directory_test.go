@@ -13,7 +13,7 @@ import (
 func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		make   func(dir string) error
-		reason string // "" where it is taken
+		reason string // "" if it is accepted
 		root   bool
 	}{
 		"nothing":                {make: func(string) error { return nil }},

@@ -24,7 +24,7 @@ func TestSuite(t *testing.T) {
 	} {
 		for _, mode := range []uring.Mode{uring.ModePread, uring.ModeUring} {
 			if testing.Short() && mode == uring.ModePread && name != "room for all" {
-				continue // what differs by the engine is seen there
+				continue // engine-dependent behaviour shows there
 			}
 			t.Run(string(mode)+" with "+name, func(t *testing.T) {
 				engine, err := uring.Open(mode)

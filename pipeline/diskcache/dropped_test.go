@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// watched is a disk that is asked about files before pages of them are dropped.
+// watched is a disk that checks files before their pages are dropped.
 type watched struct {
 	kernel
 	before func(fd int)
@@ -26,8 +26,8 @@ func (x watched) punch(fd int, off, n int64) error {
 	return x.kernel.punch(fd, off, n)
 }
 
-// Some file systems (tmpfs) change a file's times only when its pages are gone. Readers of a
-// sealed object would find zeros in a file that looks the same: so the times change first.
+// Some file systems (tmpfs) change a file's times only when its pages are gone. Readers of a sealed
+// object would find zeros in a file that looks unchanged, so the times change first.
 func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 	w := sealWorld(t)
 	var sealed storage.Object
@@ -43,7 +43,7 @@ func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 	w.read(s, "a.tar", 0, 1<<20+77)
 	w.sealed(s, "a.tar")
 	sealed, _ = s.seals.of(w.objects["a.tar"])
-	d, err := OpenDirectory(w.cache, nil) // of another process
+	d, err := OpenDirectory(w.cache, nil) // as another process would
 	require.NoError(t, err)
 	defer d.Close()
 	d.dir.disk = s.dir.disk
@@ -56,7 +56,7 @@ func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 	w.read(s, "a.tar", 0, 1<<20+77)
 }
 
-// The same by a cache in memory, of which pages are dropped while others read.
+// The same with a cache in memory, while pages are dropped and read.
 func TestDroppedPagesInMemoryAreNotReadAsZeros(t *testing.T) {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t

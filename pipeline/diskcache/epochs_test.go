@@ -10,9 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// shuffledEpoch reads all of some objects as an order would: chunks in a random order, of which
-// some are open at a time, and of those the parts in a random order. It plans some chunks ahead,
-// and says when one is done.
+// shuffledEpoch reads all of some objects as an order would: chunks in random order, some of them
+// open at a time, and the parts of these in random order. It announces some chunks ahead, and
+// reports chunks that are passed.
 func (w *world) shuffledEpoch(s *Storage, chunkBytes, open, ahead int, seed uint64) (chunks, requests int64) {
 	const parts = 5
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -51,7 +51,7 @@ func (w *world) shuffledEpoch(s *Storage, chunkBytes, open, ahead int, seed uint
 		}
 		if c.left = c.left[1:]; len(c.left) == 0 {
 			s.Passed(seed, []storage.Block{{Object: c.want.Object, OffsetBytes: c.want.OffsetBytes, SizeBytes: c.want.SizeBytes}})
-			settle(s) // it is freed soon, which is not to be overtaken
+			settle(s) // it is freed soon; don't overtake that
 			now[i] = now[len(now)-1]
 			now = now[:len(now)-1]
 		}
@@ -62,8 +62,8 @@ func (w *world) shuffledEpoch(s *Storage, chunkBytes, open, ahead int, seed uint
 	return int64(len(order)), w.reads.Load() - before
 }
 
-// countExactly has a cache take what it knows of its directory, which nobody else uses, for a
-// count: one that overlaps with what comes and goes finds too much, and all of a test overlaps.
+// countExactly makes a cache take its own estimate of its directory, which nothing else uses, for a
+// count: a count that overlaps with changes finds too much, and changes overlap with all of a test.
 func countExactly(s *Storage) {
 	r := &s.room
 	r.count = func() {}
@@ -75,15 +75,14 @@ func countExactly(s *Storage) {
 	}
 }
 
-// TestEpochsTakeOneRequestPerUncachedChunk: the first epoch brings each chunk once; the
-// second, where half of the objects have room beside what is open, brings the other half, and
-// where all have, nothing.
+// The first epoch fetches each chunk once. The second fetches half of them if half of the objects
+// have room besides what is open, and nothing if all have.
 func TestEpochsTakeOneRequestPerUncachedChunk(t *testing.T) {
 	const objects, size, chunkBytes, open, ahead = 6, 4 * mib, 100_000, 20, 10
 	share := int64(2 * (open + ahead) * chunkBytes)
 	for name, c := range map[string]struct {
 		bound, share int64
-		most         float64 // of the second epoch, a chunk
+		most         float64 // of the second epoch, per chunk
 	}{
 		"all":  {1 << 30, 0, 0},
 		"half": {objects*size/2 + share, share, 0.54},

@@ -78,7 +78,7 @@ func (f *failing) read(fd int, p []byte, off int64) (int, error) {
 	return f.kernel.read(fd, p, off)
 }
 
-// write writes half of what it fails to.
+// write writes half of the bytes before it fails.
 func (f *failing) write(fd int, p []byte, off int64) error {
 	if err := f.fails(); err != nil {
 		_ = f.kernel.write(fd, p[:len(p)/2], off)
@@ -108,11 +108,11 @@ func (f *failing) claim(fd int, off, n int64, locked bool) error {
 	return f.kernel.claim(fd, off, n, locked)
 }
 
-// TestAnySystemCallMayFail fails one call after the other, until a run has none left that
-// fails. Readers have the right bytes all the same.
+// One call after the other fails, until a run has no failing call left. Readers get the right bytes
+// anyway.
 func TestAnySystemCallMayFail(t *testing.T) {
 	errnos := []unix.Errno{unix.EIO, unix.ENOSPC, unix.EMFILE, unix.ENOENT, unix.EROFS, unix.EOPNOTSUPP}
-	if testing.Short() { // one that ends the cache, one that has it pause, one that passes, and nothing there
+	if testing.Short() { // one that turns the cache off, one that pauses it, one that is temporary, and a missing file
 		errnos = errnos[:4]
 	}
 	for _, errno := range errnos {
@@ -175,7 +175,7 @@ func (e *badReads) Submit(requests []*uring.Request) {
 	}
 }
 
-// TestUnreadableCacheIsDisabled: one line says so, and nobody is held up.
+// One line is logged, and no reader waits.
 func TestUnreadableCacheIsDisabled(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 200_001)})
 	w.read(w.open(nil), "a", 0, 200_001)
@@ -202,7 +202,7 @@ func TestRemovedCacheIsDisabled(t *testing.T) {
 	require.Equal(t, 1, w.lines("stops using the cache"))
 }
 
-// tmpfs is a file system of so many bytes.
+// tmpfs mounts a file system with these options.
 func tmpfs(t *testing.T, options string) string {
 	t.Helper()
 	privileged(t, "mounting a tmpfs")
@@ -212,15 +212,14 @@ func tmpfs(t *testing.T, options string) string {
 	return dir
 }
 
-// TestAFullDiskIsLeftAloneForAWhile: readers have their bytes, one line says so, and the
-// cache goes on when there is room again.
+// Readers get their bytes, one line is logged, and the cache continues when there is room again.
 func TestAFullDiskIsLeftAloneForAWhile(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 4*mib))
 	disk := tmpfs(t, "size=6m,mode=0700")
 	w.cache = filepath.Join(disk, "cache")
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
-	// What fills it is not seen by statfs, which is asked once a second.
+	// statfs, which is called once a second, does not see what fills it.
 	w.read(s, "0", 0, 100_000)
 	filler := filepath.Join(disk, "filler")
 	require.NoError(t, os.WriteFile(filler, make([]byte, 4*mib), 0o600))
@@ -240,7 +239,6 @@ func TestAFullDiskIsLeftAloneForAWhile(t *testing.T) {
 	require.Equal(t, 1, w.lines("disk is full"))
 }
 
-// TestReadOnlyDiskDisablesCache.
 func TestReadOnlyDiskDisablesCache(t *testing.T) {
 	w := newWorld(t, objectsOf(2, mib))
 	disk := tmpfs(t, "size=16m,mode=0700")
@@ -254,7 +252,7 @@ func TestReadOnlyDiskDisablesCache(t *testing.T) {
 	require.NoError(t, w.below.Close())
 }
 
-// TestStoppedNeighbourDoesNotBlock: its folder is locked, and stays so.
+// Its folder is locked, and stays locked.
 func TestStoppedNeighbourDoesNotBlock(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	s := w.open(nil)

@@ -31,19 +31,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// byPath identifies an object by what a listing says of it, as a service would.
+// byPath identifies an object by its listing, as a service would.
 func byPath(o storage.Object) (Identity, bool) {
 	return Identity{URL: "test://bucket/" + o.Path, Validator: fmt.Sprintf("%d in %d", o.Version.ModTimeNanos, o.Version.Inode)}, true
 }
 
-// world is a dataset in a directory, and a cache of it in another.
+// world is a dataset in a directory, and a cache of it in another one.
 type world struct {
 	t       *testing.T
 	data    string
 	cache   string
 	engine  uring.Engine
-	below   *faulty.Storage // of the storage that was opened last
-	reads   atomic.Int64    // that reached it
+	below   *faulty.Storage // the storage that was opened last
+	reads   atomic.Int64    // reads that reached it
 	bytes   atomic.Int64
 	log     syncBuffer
 	objects map[string]storage.Object
@@ -87,8 +87,8 @@ func newWorld(t *testing.T, files map[string][]byte) *world {
 	return w
 }
 
-// config is for a cache that holds everything, and seals nothing: when an object is sealed
-// depends on the moment.
+// config returns the configuration of a cache that holds everything and seals nothing, because when
+// an object is sealed depends on timing.
 func (w *world) config() Config {
 	c := DefaultConfig()
 	c.Dir, c.Engine, c.Identify, c.BoundBytes = w.cache, w.engine, byPath, 1<<40
@@ -105,9 +105,8 @@ func (w *world) config() Config {
 	return c
 }
 
-// open opens a cache whose directory has been counted, and which counts it whenever a read
-// needs that, however long it took on a machine that is busy: what is kept is the same in
-// each run.
+// open opens a cache whose directory has been counted, and which counts it whenever a read needs
+// that, however long it takes on a busy machine, so that each run caches the same.
 func (w *world) open(change func(*Config)) *Storage {
 	c := w.config()
 	if change != nil {
@@ -126,7 +125,7 @@ func (w *world) open(change func(*Config)) *Storage {
 	return s
 }
 
-// settle waits until nothing is under way, also not what is to be written.
+// settle waits until nothing is in progress, including writes.
 func settle(s *Storage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +134,8 @@ func settle(s *Storage) {
 	}
 }
 
-// read reads a range, demands the right bytes, and waits until they are written. It gives
-// how many reads reached the storage below.
+// read reads a range, requires the right bytes, and waits until they are written. It returns how
+// many reads reached the storage below.
 func (w *world) read(s *Storage, path string, off, n int) int64 {
 	w.t.Helper()
 	before := w.reads.Load()
@@ -147,7 +146,7 @@ func (w *world) read(s *Storage, path string, off, n int) int64 {
 	return w.reads.Load() - before
 }
 
-// path is where an object's file is; ending is .data or .sums.
+// path returns the path of an object's file; ending is .data or .sums.
 func (w *world) path(object, ending string) string {
 	o := w.objects[object]
 	id, _ := byPath(o)
@@ -155,7 +154,7 @@ func (w *world) path(object, ending string) string {
 	return filepath.Join(w.cache, storeName, k.folder(), k.name()+ending)
 }
 
-// blocks is what the cache's directory takes on its disk.
+// blocks returns how much the cache's directory takes on its disk.
 func (w *world) blocks() int64 {
 	d, err := openDirectory(kernel{}, w.cache, slog.New(slog.DiscardHandler))
 	require.NoError(w.t, err)
@@ -165,7 +164,7 @@ func (w *world) blocks() int64 {
 	return sum
 }
 
-// privileged ends a test that needs root's rights.
+// privileged skips a test that needs root.
 func privileged(t *testing.T, what string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -180,11 +179,11 @@ func privileged(t *testing.T, what string) {
 
 var errTest = errors.New("test")
 
-// lines is how often a text is in the log.
+// lines returns how often a text occurs in the log.
 func (w *world) lines(text string) int { return strings.Count(w.log.String(), text) }
 
-// waitFor waits for something that comes about without more ado. The keeper may rest for half
-// a minute after a count that took long.
+// waitFor waits for something that happens without further calls. The keeper may rest for half a
+// minute after a long count.
 func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, 5*time.Minute, time.Millisecond)

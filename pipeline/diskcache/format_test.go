@@ -12,8 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFormatMatchesManual has bytes that were worked out by another program: caches
-// outlive versions of this one.
+// The bytes were computed by another program: caches outlive versions of this one.
 func TestFormatMatchesManual(t *testing.T) {
 	k := keyOf(Identity{"s3://bucket/train/000.tar", `"d41d8"`}, 4097)
 	// printf 'lsiofs cache 1\ns3://bucket/train/000.tar\n"d41d8"\n4097\n' | sha256sum | cut -c-32
@@ -31,11 +30,11 @@ func TestFormatMatchesManual(t *testing.T) {
 }
 
 func TestChecksumIsNeverZero(t *testing.T) {
-	// Of a page whose CRC is 0: the last four bytes of any content can be chosen so.
+	// A page whose CRC is 0: the last four bytes of any content can be chosen to get that.
 	s, page := newSummer(key{1}), make([]byte, pageBytes)
 	table := crc32.MakeTable(crc32.Castagnoli)
 	before := crc32.Update(crc32.Update(uint32(s), table, make([]byte, 8)), table, page[:pageBytes-4])
-	// The state that four bytes lead to 0 from is found backwards, bit by bit.
+	// The state from which four bytes lead to 0 is computed backwards, bit by bit.
 	state := uint32(0xffffffff)
 	for range 32 {
 		if state&0x80000000 != 0 {
@@ -87,7 +86,7 @@ func TestHeaderWithAnyChangedByteIsInvalid(t *testing.T) {
 	require.ErrorIs(t, err, errHeader)
 }
 
-// FuzzParseHeader gives headers whose sum is right: what is behind it is looked at, too.
+// Headers have a valid sum, so that what follows the sum's check is tested, too.
 func FuzzParseHeader(f *testing.F) {
 	h := header{ObjectBytes: 5, URL: "u", Validator: "v"}
 	f.Add(h.encode()[:100])

@@ -11,12 +11,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
-// told is a storage that remembers what it was told of what comes.
+// told is a storage that records hints.
 type told struct {
 	*faulty.Storage
 	mu   sync.Mutex
 	said []string
-	fill int // reads that it was asked to fill
+	fill int // reads that were submitted by Fill
 }
 
 func (s *told) Caps() storage.Caps {
@@ -77,8 +77,8 @@ func openTold(w *world) (*Storage, *told) {
 	return s, below
 }
 
-// What is planned is told to the storage below, too, so that it makes first what is due first;
-// and what is filled is asked for as such.
+// Hints are passed to the storage below, so that it reads in order of urgency; and the fill uses
+// Fill.
 func TestPlansAreForwardedToUnderlyingStorage(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s, below := openTold(w)
@@ -95,7 +95,7 @@ func TestPlansAreForwardedToUnderlyingStorage(t *testing.T) {
 	require.Len(t, below.hears(), 3)
 }
 
-// A part of the fill that a reader comes to wait for is named as wanted at once.
+// A part of the fill that a reader waits for is announced as due at once.
 func TestAwaitedPartOfFillIsPromoted(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	s, below := openTold(w)
@@ -111,7 +111,7 @@ func TestAwaitedPartOfFillIsPromoted(t *testing.T) {
 	require.EqualValues(t, 1, w.reads.Load(), "it is not read twice")
 }
 
-// The fill stands back while what readers have planned was not begun.
+// The fill waits while announced blocks are not started.
 func TestFillYieldsToPlans(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s := w.open(func(c *Config) { c.BufferBytes = 4 * mib })
@@ -132,7 +132,7 @@ func TestFillYieldsToPlans(t *testing.T) {
 	require.Zero(t, w.read(s, "1", 0, 20*mib))
 }
 
-// A want that was begun is not looked at again by each plan that names it.
+// A block that was started is not considered again when a later list repeats it.
 func TestWantedChunkIsStartedOnce(t *testing.T) {
 	p := newPlans()
 	a, b := storage.Block{OffsetBytes: 0, SizeBytes: 10}, storage.Block{OffsetBytes: 10, SizeBytes: 10, DueBytes: 10}
@@ -152,7 +152,7 @@ func TestWantedChunkIsStartedOnce(t *testing.T) {
 	require.Equal(t, a, w, "it was done, and is wanted anew")
 }
 
-// A want for which there is no room waits for it, and is brought when others are done.
+// A block for which there is no room waits for it, and is fetched when others are passed.
 func TestWantedChunkWaitsForSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 8*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 6*mib, 5*mib })

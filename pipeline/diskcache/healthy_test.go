@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
-// directoryOf is the directory of a world's cache, as the commands open it.
+// directoryOf returns the directory of a world's cache, as the commands open it.
 func directoryOf(t *testing.T, w *world, d disk) *Directory {
 	dir, err := openDirectory(d, w.cache, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func (d *hooked) read(fd int, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// What a mount drops, or removes, while a cache is looked at is not damaged.
+// What a mount drops or removes while a cache is being verified is not damaged.
 func TestCacheInUseIsNotReportedAsDamaged(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 64*mib, 64*mib })
@@ -77,8 +77,8 @@ func TestCacheInUseIsNotReportedAsDamaged(t *testing.T) {
 	require.Positive(t, seen)
 }
 
-// endless gives streams that fail where they should end, as the engine of services does
-// when an answer has more bytes than the object.
+// endless returns streams that fail where they should end, as the engine of services does when an
+// answer has more bytes than the object.
 type endless struct {
 	*faulty.Storage
 	w *world
@@ -118,10 +118,10 @@ func TestStreamNotEndingWithItsObjectIsAnError(t *testing.T) {
 	require.Less(t, s.Stats().Written, uint64(4*mib/pageBytes))
 }
 
-// Warm is done when all pages are here, also those that somebody else had on their way.
+// Warm returns when all pages are cached, including those that were in transit to others.
 func TestWarmWaitsForReadsOfOthers(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
-	clock := newFakeClock() // Warm looks some times, and then no more
+	clock := newFakeClock() // Warm checks a few times, and then no more
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
 	w.below.Hold()
 	s.Want(2, []storage.Block{{Object: w.objects["0"], SizeBytes: 4 * mib, DueBytes: 1 << 30}})
@@ -130,7 +130,7 @@ func TestWarmWaitsForReadsOfOthers(t *testing.T) {
 	warm := make(chan error, 1)
 	go func() { warm <- s.Warm(t.Context()) }()
 	waitFor(t, func() bool { done, total := s.Filled(); return done == total })
-	for range 3 * warmRounds { // it looks now and then, and waits on
+	for range 3 * warmRounds { // it checks now and then, and keeps waiting
 		waitFor(t, func() bool { return clock.due(warmPause) || len(warm) > 0 })
 		require.Empty(t, warm)
 		clock.forward(warmPause)
@@ -142,18 +142,18 @@ func TestWarmWaitsForReadsOfOthers(t *testing.T) {
 	require.EqualValues(t, 4*mib/pageBytes, s.Stats().Written)
 }
 
-// Warm fills again as long as others have pages on their way. What the fill fetched and could not
-// write is counted over all of that, so it is not fetched anew every half a second for ever.
+// Warm fills again as long as others have pages in transit. What the fill fetched and could not
+// write is counted over all of that, so it is not fetched again every half a second for ever.
 func TestWarmStopsIfItsWritesFailWhileOthersRead(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	clock := newFakeClock()
 	s := w.open(func(c *Config) { c.Clock = clock.clock() })
 	a := s.ahead
-	s.PauseFill(true) // the test stands for the fill: it loses a flight of its own once a round
+	s.PauseFill(true) // the test takes the part of the fill: it loses one of its own flights per round
 	w.below.Hold()
 	s.Want(2, []storage.Block{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
 	defer w.below.Release()
-	w.below.WaitHeld(1) // and somebody else has pages on their way all the time
+	w.below.WaitHeld(1) // and others have pages in transit all the time
 	s.Fill([]storage.Object{w.objects["0"]})
 	o := s.hold(w.objects["0"])
 	defer s.release(o)
@@ -164,7 +164,7 @@ func TestWarmStopsIfItsWritesFailWhileOthersRead(t *testing.T) {
 		a.lost(&flight{s: s, object: o, fill: true, pages: run{512, 1024}})
 		a.mu.Lock()
 		goesOn := a.goBack()
-		a.at = len(a.todo) // it was fetched, and now somebody else has it on its way
+		a.at = len(a.todo) // it was fetched, and is now in transit to another reader
 		a.mu.Unlock()
 		a.poke()
 		if !goesOn {
@@ -178,7 +178,7 @@ func TestWarmStopsIfItsWritesFailWhileOthersRead(t *testing.T) {
 	require.ErrorIs(t, <-warm, ErrNotFilled)
 }
 
-// A read that waits for what another reader has planned far off is put before that.
+// A read that waits for a block that another reader has announced for later is moved forward.
 func TestReadPromotesPlanOfOtherReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
 	s, below := openTold(w)

@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// TestModel does anything to a cache in any order, with up to three mounts at a time, and
-// compares all that is read with a map of what the dataset has.
+// TestModel does anything to a cache in any order, with up to three mounts at a time, and compares
+// all that is read with the contents of the dataset.
 func TestModel(t *testing.T) {
 	files := map[string][]byte{"empty": nil, "one": random(1, 1), "page": random(2, 4096), "some": random(3, 70_001), "large": random(4, 900_013)}
 	paths := []string{"one", "page", "some", "large"}

@@ -17,7 +17,7 @@ func TestRangesAreExtendedToPages(t *testing.T) {
 	}
 }
 
-// TestMissingPages compares with a list of pages.
+// missing is compared with a list of pages.
 func TestMissingPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		here := rapid.SliceOfN(rapid.Bool(), 0, 40).Draw(t, "here")

@@ -34,7 +34,7 @@ func TestPlannedChunksAreRead(t *testing.T) {
 	s.Want(1, []storage.Block{
 		{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 0},
 		{Object: w.objects["1"], OffsetBytes: 1_000_000, SizeBytes: 300_000, DueBytes: 10},
-		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // there is no such range
+		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // outside of the object
 	})
 	w.here(s, "0", 100, 300_000)
 	w.here(s, "1", 1_000_000, 300_000)
@@ -43,7 +43,7 @@ func TestPlannedChunksAreRead(t *testing.T) {
 	require.Zero(t, w.read(s, "1", 1_000_000, 300_000))
 }
 
-// TestReadJoinsPlannedChunk: what is on its way is not asked for again.
+// What is in transit is not requested again.
 func TestReadJoinsPlannedChunk(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
@@ -58,7 +58,6 @@ func TestReadJoinsPlannedChunk(t *testing.T) {
 	require.EqualValues(t, 1, w.reads.Load())
 }
 
-// TestCancelledPlanIsNotStarted.
 func TestCancelledPlanIsNotStarted(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
@@ -72,7 +71,6 @@ func TestCancelledPlanIsNotStarted(t *testing.T) {
 	require.NotZero(t, w.read(s, "0", 0, 300_000))
 }
 
-// TestChunkIsRetainedForSecondReader.
 func TestChunkIsRetainedForSecondReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
@@ -80,7 +78,7 @@ func TestChunkIsRetainedForSecondReader(t *testing.T) {
 	s.Want(1, want)
 	s.Want(2, want)
 	w.here(s, "0", 0, 409_600)
-	s.Want(1, nil) // it was begun
+	s.Want(1, nil) // it was started
 	s.Passed(1, []storage.Block{{Object: w.objects["0"], OffsetBytes: 0, SizeBytes: 409_600}})
 	require.Zero(t, w.read(s, "0", 0, 409_600))
 	s.Drop(2)
@@ -105,8 +103,8 @@ func TestFillReadsMissingPages(t *testing.T) {
 	require.NoError(t, s.Warm(t.Context()), "there is nothing left to do")
 }
 
-// TestFillReadsEverythingThatFits where the bound is just what the dataset takes: parts that
-// are on their way, and were not counted yet, are no want of room.
+// The bound is exactly what the dataset takes: parts in transit that were not counted yet do not
+// mean that there is no room.
 func TestFillReadsEverythingThatFits(t *testing.T) {
 	const objects, size = 4, 10*mib + 5
 	w := newWorld(t, objectsOf(objects, size))
@@ -154,20 +152,20 @@ func TestCloseStopsFill(t *testing.T) {
 	s.Fill([]storage.Object{w.objects["0"], w.objects["1"]})
 	w.below.WaitHeld(1)
 	go func() {
-		<-s.ahead.ctx.Done() // else all may be filled before Close is called
+		<-s.ahead.ctx.Done() // otherwise everything may be filled before Close is called
 		w.below.Release()
 	}()
 	require.NoError(t, s.Close())
 	require.Error(t, s.Warm(t.Context()))
 }
 
-// TestReadLoadsWholePlannedChunk that was not begun: of many parts that are read at a time
-// the first brings it, and the storage below is asked once.
+// The chunk was not started: of many parts that are read at a time the first one fetches it, and
+// the storage below gets one request.
 func TestReadLoadsWholePlannedChunk(t *testing.T) {
 	const begin, size, part = 1_000_100, 300_000, 5_000
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
-	s.ahead.planned.Add(s.config.BufferBytes) // so much is on its way that nothing is begun
+	s.ahead.planned.Add(s.config.BufferBytes) // so much is in transit that nothing is started
 	s.Want(1, []storage.Block{
 		{Object: w.objects["0"], OffsetBytes: begin, SizeBytes: size, DueBytes: 1 << 30},
 		{Object: w.objects["0"], OffsetBytes: begin + size, SizeBytes: size, DueBytes: 1 << 30},
@@ -199,7 +197,7 @@ func TestReadLoadsWholePlannedChunk(t *testing.T) {
 	s.ahead.planned.Add(-s.config.BufferBytes)
 }
 
-// TestReadOfPlannedChunkWithoutSpace brings what it wants, and passes it through.
+// It fetches what it needs, which passes through.
 func TestReadOfPlannedChunkWithoutSpace(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes = 100_000 })
@@ -210,8 +208,8 @@ func TestReadOfPlannedChunkWithoutSpace(t *testing.T) {
 	require.EqualValues(t, 600_000, w.bytes.Load())
 }
 
-// TestPlannedChunkIsNotReadTwice: it had no room when a reader wanted all of it,
-// and has it before the reader is done with it.
+// There was no room for the chunk when a reader wanted all of it, and there is before the reader
+// has passed it.
 func TestPlannedChunkIsNotReadTwice(t *testing.T) {
 	const n = 100 * pageBytes
 	w := newWorld(t, objectsOf(1, 4*mib))
@@ -225,7 +223,7 @@ func TestPlannedChunkIsNotReadTwice(t *testing.T) {
 	require.EqualValues(t, 2, w.reads.Load(), "the other one is brought, and not this one")
 }
 
-// TestPartOfObjectIsFilled, and nothing else of it.
+// Nothing else of the object is fetched.
 func TestPartOfObjectIsFilled(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 20*mib))
 	s := w.open(nil)
@@ -240,8 +238,7 @@ func TestPartOfObjectIsFilled(t *testing.T) {
 	require.EqualValues(t, 1, w.read(s, "0", 10*mib, mib))
 }
 
-// TestRangeEndingAfterItsObject is filled as far as the object goes: a last line's newline may
-// be missing in it.
+// It is filled up to the object's end: the newline of a last line may be missing there.
 func TestRangeEndingAfterItsObject(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 16*pageBytes))
 	s := w.open(nil)

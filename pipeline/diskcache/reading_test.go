@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// TestOnlyMissingPagesAreRead, and each page once.
+// Each missing page is read once, and no other.
 func TestOnlyMissingPagesAreRead(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 100*pageBytes)})
 	s := w.open(nil)
@@ -29,7 +29,7 @@ func TestOnlyMissingPagesAreRead(t *testing.T) {
 	require.EqualValues(t, 2, w.read(again, "a", 0, 100*pageBytes), "a gap of one page is read, one of three is not")
 }
 
-// TestCachedPagesAreSharedByMounts that come later, and by those at the same time.
+// Mounts that come later share them, and mounts at the same time.
 func TestCachedPagesAreSharedByMounts(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	first := w.open(nil)
@@ -55,7 +55,7 @@ func TestReadsOfSamePagesShareOneRequest(t *testing.T) {
 		bufs[i] = make([]byte, 100_000)
 		s.Submit([]*storage.Read{{Object: w.objects["a"], OffsetBytes: int64(i), Buf: bufs[i], Done: func(err error) { errs <- err }}})
 	}
-	waitFor(t, func() bool { return s.counts.misses.Load() >= readers*25 }) // pages: all have been planned
+	waitFor(t, func() bool { return s.counts.misses.Load() >= readers*25 }) // pages: all have been announced
 	w.below.Release()
 	for range readers {
 		require.NoError(t, <-errs)
@@ -66,7 +66,8 @@ func TestReadsOfSamePagesShareOneRequest(t *testing.T) {
 	require.EqualValues(t, 1, w.reads.Load())
 }
 
-// TestFailedReadNamesRequestedRange, for all who wanted it, and is made anew.
+// The error names the range for every reader that wanted it, and the read is repeated for the next
+// one.
 func TestFailedReadNamesRequestedRange(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
@@ -79,7 +80,6 @@ func TestFailedReadNamesRequestedRange(t *testing.T) {
 	require.Zero(t, w.read(s, "a", 5000, 100))
 }
 
-// TestCancelledReadContinuesForOtherReader.
 func TestCancelledReadContinuesForOtherReader(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 1<<20)})
 	s := w.open(nil)
@@ -93,7 +93,7 @@ func TestCancelledReadContinuesForOtherReader(t *testing.T) {
 	for i := range 2 {
 		r := &storage.Read{Object: w.objects["a"], Buf: make([]byte, 10_000), Done: func(err error) { done <- outcome{i, err} }}
 		if i == 0 {
-			r.Wanted = func() bool { asked++; return asked == 1 } // not any more when it is its turn
+			r.Wanted = func() bool { asked++; return asked == 1 } // no longer when it is its turn
 		}
 		s.Submit([]*storage.Read{r})
 		waitFor(t, func() bool { return s.counts.misses.Load() >= uint64(3*(i+1)) })
@@ -106,8 +106,8 @@ func TestCancelledReadContinuesForOtherReader(t *testing.T) {
 	require.Equal(t, 2, asked, "no is the last question")
 }
 
-// TestLastPageIsPaddedWithZeros, whatever was in memory before: two processes that
-// write a page write the same.
+// The padding is zeros whatever was in memory before: two processes that write a page write the
+// same.
 func TestLastPageIsPaddedWithZeros(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"whole": random(1, pageBytes), "short": random(2, 100)})
 	s := w.open(nil)
@@ -118,7 +118,7 @@ func TestLastPageIsPaddedWithZeros(t *testing.T) {
 	require.True(t, bytes.Equal(append(bytes.Clone(w.files["short"]), make([]byte, pageBytes-100)...), got))
 }
 
-// slowSums is an engine that tells of the sums that it has read when it is told.
+// slowSums is an engine that holds back the completion of reads of sums until it is told.
 type slowSums struct {
 	uring.Engine
 	hold, tell chan struct{}
@@ -144,7 +144,6 @@ func (e *slowSums) Submit(requests []*uring.Request) {
 	}
 }
 
-// TestPagesArrivingDuringChecksumReadAreNotReadAgain.
 func TestPagesArrivingDuringChecksumReadAreNotReadAgain(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
 	slow := &slowSums{hold: make(chan struct{}, 1), tell: make(chan struct{})}
@@ -154,7 +153,7 @@ func TestPagesArrivingDuringChecksumReadAreNotReadAgain(t *testing.T) {
 	late := make(chan error, 1)
 	buf := make([]byte, 20_000)
 	s.Submit([]*storage.Read{{Object: w.objects["a"], OffsetBytes: 20_000, Buf: buf, Done: func(err error) { late <- err }}})
-	waitFor(t, func() bool { return len(slow.hold) == 0 }) // it has read that nothing is there
+	waitFor(t, func() bool { return len(slow.hold) == 0 }) // it has found that nothing is cached
 	before := w.reads.Load()
 	require.NoError(t, storage.ReadAt(t.Context(), s, w.objects["a"], make([]byte, 20_000), 20_000))
 	waitFor(t, func() bool { return s.counts.written.Load() >= 6 })

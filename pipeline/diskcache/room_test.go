@@ -16,7 +16,7 @@ import (
 
 const mib = 1 << 20
 
-// fakeClock stands still until it is told.
+// fakeClock stands still until it is moved.
 type fakeClock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -56,7 +56,7 @@ func (c *fakeClock) forward(d time.Duration) {
 	}
 }
 
-// due says whether somebody wakes up within a time.
+// due reports whether a timer fires within a time.
 func (c *fakeClock) due(within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *fakeClock) due(within time.Duration) bool {
 	return false
 }
 
-// recount waits for a count that begins after now.
+// recount waits for a count that begins after the call.
 func recount(t *testing.T, s *Storage) {
 	for range 2 {
 		n := s.keeper.counts.Load()
@@ -85,11 +85,11 @@ func objectsOf(n, bytes int) map[string][]byte {
 	return files
 }
 
-// still is a disk on which nothing changes while one looks at all of it: else what moves from
+// still is a disk on which nothing changes during a walk over all of it: otherwise what moves from
 // one file to another is seen in both.
 type still struct {
 	kernel
-	look *sync.RWMutex // for writing: by who looks
+	look *sync.RWMutex // locked for writing by the walk
 }
 
 func (s still) write(fd int, p []byte, off int64) error {
@@ -104,7 +104,7 @@ func (s still) punch(fd int, off, n int64) error {
 	return s.kernel.punch(fd, off, n)
 }
 
-// TestCacheStaysWithinItsBound polls the directory's blocks while several mounts read at random.
+// The test polls the directory's blocks while several mounts read at random.
 func TestCacheStaysWithinItsBound(t *testing.T) {
 	const bound = 24 * mib
 	numReads := 600
@@ -119,7 +119,7 @@ func TestCacheStaysWithinItsBound(t *testing.T) {
 				var reading, polling sync.WaitGroup
 				stop := make(chan struct{})
 				highest, want := int64(0), (bound-share)*8/10
-				var used atomic.Bool // a busy disk is behind, and what comes then is not kept: it takes longer
+				var used atomic.Bool // a busy disk is slow, and what arrives then is not cached: it takes longer
 				for m := range mounts {
 					s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes, c.disk = bound, share, still{look: &look} })
 					objects := w.objects
@@ -175,7 +175,7 @@ func TestCachedObjectsStayCached(t *testing.T) {
 }
 
 func TestDoneFreesShare(t *testing.T) {
-	const chunkBytes = 300_000 // no multiple of a page
+	const chunkBytes = 300_000 // not a multiple of a page
 	w := newWorld(t, objectsOf(4, 6*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 11*mib+128<<10, 5*mib })
 	w.read(s, "0", 0, 6*mib)
@@ -198,15 +198,14 @@ func TestDoneFreesShare(t *testing.T) {
 		require.EqualValues(t, pageBytes, shared, "%d: all but the last page, whose rest nobody had", round)
 		s.Passed(7, []storage.Block{{Object: w.objects[path], OffsetBytes: 8 * chunkBytes, SizeBytes: pageBytes}})
 		settle(s)
-		// A count that overlaps with what comes and goes finds too much rather than too
-		// little, until the next one: each round begins with one that nothing overlaps.
+		// A count that overlaps with changes finds too much rather than too little, until the next
+		// one: each round begins with a count that nothing overlaps.
 		require.True(t, s.keeper.countNow())
 	}
 	require.Zero(t, w.read(s, "0", 0, 6*mib), "what is for good has stayed")
 	require.Less(t, w.blocks(), before+mib, "the disk is free again")
 }
 
-// TestPageSharedByTwoChunksIsFreedWithSecond.
 func TestPageSharedByTwoChunksIsFreedWithSecond(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
@@ -261,7 +260,7 @@ func TestCloseOrNextMountFreesShare(t *testing.T) {
 	require.LessOrEqual(t, w.blocks(), int64(14*mib))
 }
 
-// TestUnusedObjectsAreEvicted, those first that were used longest ago.
+// The least recently used objects go first.
 func TestUnusedObjectsAreEvicted(t *testing.T) {
 	old := newWorld(t, objectsOf(3, 4*mib))
 	s := old.open(nil)
@@ -303,7 +302,7 @@ func TestReserveIsLeftFree(t *testing.T) {
 	require.Zero(t, s.Stats().Written)
 }
 
-// What is about to be written counts: the reserve is left after it, not before it.
+// Bytes that are about to be written count: the reserve is left after they are written.
 func TestReserveIsLeftFreeAfterPendingWrites(t *testing.T) {
 	r := &room{
 		bound: 64 * mib, reserve: 10 * mib, known: true, clock: newFakeClock().clock(),
@@ -316,7 +315,6 @@ func TestReserveIsLeftFreeAfterPendingWrites(t *testing.T) {
 	require.Equal(t, nowhere, r.take(1, false))
 }
 
-// TestGrowthByOthersIsCountedEveryMinute.
 func TestGrowthByOthersIsCountedEveryMinute(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 6*mib))
 	clock := newFakeClock()
@@ -343,7 +341,7 @@ func TestObjectsInUseAreMarkedEveryHour(t *testing.T) {
 	})
 }
 
-// What passes through the share does not make a cache grow, however much that is.
+// What passes through the share does not count as growth, however much it is.
 func TestTransientPagesAreNotGrowth(t *testing.T) {
 	counts := 0
 	r := &room{
@@ -364,8 +362,8 @@ func TestTransientPagesAreNotGrowth(t *testing.T) {
 	require.EqualValues(t, 60*mib, used)
 }
 
-// A count that may have found what was dropped meanwhile leaves too little room: another one is
-// asked for, though nothing has come since.
+// A count that may have included what was dropped meanwhile leaves too little room: another one is
+// requested, although nothing has arrived since.
 func TestOvercountIsRepeated(t *testing.T) {
 	asked := 0
 	r := &room{

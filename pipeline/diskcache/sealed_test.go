@@ -15,12 +15,12 @@ import (
 
 func withSeals(c *Config) { c.noSeals = false }
 
-// sealed waits until an object that is read again and again is sealed.
+// sealed waits until an object that is read repeatedly is sealed.
 func (w *world) sealed(s *Storage, path string) {
 	w.t.Helper()
 	o := w.objects[path]
 	require.Eventually(w.t, func() bool {
-		s.seals.state(o).again.Store(0) // it need not be left alone for seconds
+		s.seals.state(o).again.Store(0) // no need to wait for seconds
 		w.read(s, path, 0, len(w.files[path]))
 		_, is := s.seals.of(o)
 		return is
@@ -73,7 +73,7 @@ func TestChangedFileIsUnsealed(t *testing.T) {
 			require.NoError(t, change(f, 8*pageBytes))
 			require.NoError(t, f.Close())
 			w.read(s, "a.tar", 0, 1<<20+77) // compares
-			if name != "it is gone" {       // an open file stays what it was
+			if name != "it is gone" {       // an open file keeps its contents
 				require.ErrorIs(t, m.Check(), storage.ErrReadAgain)
 				_, is := s.seals.of(w.objects["a.tar"])
 				require.False(t, is)
@@ -83,8 +83,8 @@ func TestChangedFileIsUnsealed(t *testing.T) {
 	}
 }
 
-// A page that was damaged before all were checked keeps the object from being sealed, until
-// it has been brought again.
+// A page that was damaged before all pages were checked keeps the object from being sealed until it
+// has been fetched again.
 func TestDamagedPageIsNotSealed(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
@@ -128,7 +128,7 @@ func mapNow(s *Storage, o storage.Object) (m storage.Mapping, err error) {
 	return m, err
 }
 
-// readMapped copies a mapping, as far as the page cache has it: the tests' files are there.
+// readMapped copies a mapping, as far as it is in the page cache: the tests' files are.
 func readMapped(t *testing.T, m storage.Mapping) []byte {
 	t.Helper()
 	n := int64(len(m.Bytes()))
@@ -156,13 +156,13 @@ func TestLostCopyMustBeReadAgain(t *testing.T) {
 }
 
 // Mounts open the files of one cache for writing. None of them waits for another one that has
-// them mapped, and may have been stopped.
+// mapped them, and may have been stopped.
 func TestCacheWriterWaitsForNoLease(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(func(c *Config) { withSeals(c); c.MaxFiles = 1 })
 	w.read(s, "a.tar", 0, 1<<20+77)
 	w.sealed(s, "a.tar")
-	w.read(s, "b.tar", 0, 70<<10) // closes the other one's files, so that it could have a lease
+	w.read(s, "b.tar", 0, 70<<10) // closes the other one's files, so that it could get a lease
 	m, err := mapNow(s, w.objects["a.tar"])
 	require.NoError(t, err)
 	defer m.Close()
@@ -170,7 +170,7 @@ func TestCacheWriterWaitsForNoLease(t *testing.T) {
 	require.Zero(t, s.seals.files.LeaseStats().Held)
 }
 
-// TestStaleMappingDoesNotEndNewSeal: the object has been sealed anew since.
+// The object has been sealed again since.
 func TestStaleMappingDoesNotEndNewSeal(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(nil)

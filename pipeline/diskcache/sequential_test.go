@@ -17,12 +17,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
-// streaming is a storage with streams, which are counted.
+// streaming is a storage with streams, which it counts.
 type streaming struct {
 	*faulty.Storage
 	w     *world
 	opens atomic.Int64
-	hang  atomic.Bool // they give nothing until they are closed
+	hang  atomic.Bool // they deliver nothing until they are closed
 	fail  atomic.Pointer[error]
 }
 
@@ -61,7 +61,7 @@ func openStreaming(w *world, change func(*Config)) (*Storage, *streaming) {
 	return s, below
 }
 
-// forward reads an object from off on, and demands the right bytes.
+// forward reads an object from off on, and requires the right bytes.
 func (w *world) forward(s *Storage, path string, off int64) {
 	w.t.Helper()
 	r, err := s.OpenSequential(w.t.Context(), w.objects[path], off)
@@ -76,7 +76,7 @@ func (w *world) forward(s *Storage, path string, off int64) {
 	settle(s)
 }
 
-// What is read from front to back is one stream of the storage below, and is here afterwards.
+// What is read from front to back is one stream of the storage below, and is cached afterwards.
 func TestStreamIsCachedWhileRead(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"large": random(1, 10*mib+5), "small": random(2, 5000), "empty": {}})
 	s, below := openStreaming(w, nil)
@@ -101,8 +101,8 @@ func TestStreamIsCachedWhileRead(t *testing.T) {
 	require.Error(t, err)
 }
 
-// With some pages here and others not, the bytes are right, and there are few requests:
-// small holes are read as ranges, over small islands a stream goes on.
+// With some pages cached and others missing, the bytes are right, and there are few requests: small
+// holes are read as ranges, and a stream continues over few cached pages.
 func TestStreamOverHoles(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 12*mib))
 	s, below := openStreaming(w, nil)
@@ -139,7 +139,7 @@ func TestStreamOverDamagedPage(t *testing.T) {
 	require.EqualValues(t, 1, below.opens.Load())
 }
 
-// Where there is no room, or nothing may be kept, or the cache is off, a stream passes through.
+// If there is no room, or nothing may be cached, or the cache is off, a stream passes through.
 func TestUncachedStream(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no room":    func(c *Config) { c.BoundBytes = 1 },

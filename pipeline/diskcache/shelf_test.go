@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// decodedBytes are those of a shard: every page differs.
+// decodedBytes returns the contents of a shard: every page differs.
 func decodedBytes(shard int, size int64) []byte {
 	rng := rand.New(rand.NewPCG(uint64(shard), uint64(size)))
 	b := make([]byte, size)
@@ -62,8 +62,8 @@ func newSpool(t *testing.T, capacity, tables int64) *Shelf {
 	return s
 }
 
-// Shards lie in several extents, with and without their sums in memory, and any ranges of
-// them come back as they were written.
+// Shards consist of several extents, with and without their sums in memory, and any ranges of them
+// come back as they were written.
 func TestDecodedDataIsReadBackInAnyRanges(t *testing.T) {
 	for _, tables := range []int64{0, 500, 1 << 20} {
 		t.Run(fmt.Sprint(tables, " bytes of sums"), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestAlteredDecodedPageIsAnError(t *testing.T) {
 	}
 }
 
-// A page of another shard, or another page, that lies where a page should be is noticed.
+// A page of another shard, or another page, in a page's place is detected.
 func TestMisplacedDecodedPageIsDetected(t *testing.T) {
 	s := newSpool(t, 2<<20, 0)
 	var shards []*Decoded

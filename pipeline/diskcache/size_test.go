@@ -57,7 +57,7 @@ func TestBound(t *testing.T) {
 	require.EqualValues(t, 20*gib, Reserve(1000*gib))
 }
 
-// TestNeedHoldsDataset compares with what a cache really takes.
+// The result is compared with what a cache really takes.
 func TestNeedHoldsDataset(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 3<<20+1), "b": random(2, 5), "c": random(3, 1<<20)})
 	s := w.open(nil)
@@ -78,7 +78,7 @@ func TestSurvey(t *testing.T) {
 	require.NoDirExists(t, w.cache)
 	w.read(w.open(nil), "a", 0, 3<<20)
 	var after Place
-	waitFor(t, func() bool { // a file system may find other blocks for what it writes out meanwhile
+	waitFor(t, func() bool { // a file system may choose other blocks for what it writes out meanwhile
 		blocks := w.blocks()
 		after, err = Survey(w.cache)
 		return err != nil || blocks == after.CacheBytes && blocks > 3<<20

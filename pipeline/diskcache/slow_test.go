@@ -9,8 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// lag has a cache behave as if its disk had more to write than it may, until the test ends or
-// the result is called.
+// lag makes a cache behave as if its disk had more to write than it may, until the test ends or the
+// result is called.
 func lag(t *testing.T, s *Storage) (end func()) {
 	n := s.config.BufferBytes
 	s.unwritten.Add(n)
@@ -24,8 +24,7 @@ func lag(t *testing.T, s *Storage) (end func()) {
 	return end
 }
 
-// TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk: readers wait for the disk then. What
-// passed by the cache would be asked for by every record of the chunk.
+// Readers wait for the disk then: every record of a chunk would request again what passed through.
 func TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk(t *testing.T) {
 	const chunks, size, part = 10, 300_000, 5_000
 	w := newWorld(t, objectsOf(1, 4*mib))
@@ -45,8 +44,7 @@ func TestPartsOfPlannedChunkAreRequestedOnceOnSlowDisk(t *testing.T) {
 	s.Drop(1)
 }
 
-// TestWholeChunksBypassSlowDisk, and are brought by the fill once it does not any more: the
-// next epoch asks for nothing.
+// They are fetched by the fill when the disk is no longer slow, so the next epoch requests nothing.
 func TestWholeChunksBypassSlowDisk(t *testing.T) {
 	const chunk = 64 * pageBytes
 	w := newWorld(t, objectsOf(2, 4*mib))
@@ -79,8 +77,8 @@ func TestWholeChunksBypassSlowDisk(t *testing.T) {
 	require.Equal(t, before, w.reads.Load())
 }
 
-// TestFillReturnsForChunksAbandonedByReader: it has passed by pages that were on their way to the
-// reader, who does not want them any more when they come.
+// The fill has skipped pages that were in transit to a reader, which does not want them any more
+// when they arrive.
 func TestFillReturnsForChunksAbandonedByReader(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 20*mib))
 	s := w.open(nil)
@@ -92,7 +90,7 @@ func TestFillReturnsForChunksAbandonedByReader(t *testing.T) {
 	w.below.WaitHeld(1)
 	s.FillOnceRead([]storage.Object{w.objects["0"]})
 	s.PauseFill(false)
-	w.below.WaitHeld(4) // with 8 MiB, what there is before the reader's, and what is after it
+	w.below.WaitHeld(4) // with 8 MiB: what is before the reader's pages, and what is after them
 	wanted.Store(false)
 	w.below.Release()
 	require.ErrorIs(t, <-done, storage.ErrUnwanted)

@@ -10,8 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// A cache that is smaller than the dataset is used up to its bound, less what passes through:
-// by a fill whose parts are long on their way, and by reads that come many at a time.
+// A cache that is smaller than the dataset is used up to its bound, minus what passes through, by a
+// fill whose parts are in transit for long, and by many concurrent reads.
 func TestSmallCacheIsFullyUsed(t *testing.T) {
 	const objects, good = 8, 44 * mib
 	for name, bring := range map[string]func(w *world, s *Storage){
@@ -33,7 +33,7 @@ func TestSmallCacheIsFullyUsed(t *testing.T) {
 				}
 				s.Submit(reads)
 				done.Wait()
-				settle(s) // a disk that is slower than these passes them by
+				settle(s) // a disk that is slower than these lets them pass through
 			}
 		},
 	} {

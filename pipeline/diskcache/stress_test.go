@@ -21,8 +21,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// stressVariable makes this test program read a dataset through a cache until it is
-// killed; it is a stressJob as JSON.
+// stressVariable makes this test program read a dataset through a cache until it is killed; its
+// value is a stressJob as JSON.
 const stressVariable = "LSIOFS_TEST_CACHE_STRESS"
 
 type stressJob struct {
@@ -48,7 +48,7 @@ func stressChild() {
 	}
 }
 
-// run reads, plans and drops at random, and demands the right bytes.
+// run reads, announces and drops at random, and requires the right bytes.
 func (job *stressJob) run() error {
 	engine, err := uring.Open(uring.ModeAuto)
 	if err != nil {
@@ -143,10 +143,9 @@ func stressChildOf(t *testing.T, job stressJob) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, said
 }
 
-// TestKilledProcessesShareDirectory has three processes read through one directory,
-// and drop what others read. One is killed again and again, at any point, while pages are
-// punched, flipped and objects removed. Nobody reads a wrong byte, and nobody is left with
-// a cache that does not work.
+// Three processes read through one directory, and drop what others read. One is killed repeatedly,
+// at any point, while pages are punched or flipped and objects removed. No process reads a wrong
+// byte, and each still has a working cache at the end.
 func TestKilledProcessesShareDirectory(t *testing.T) {
 	kills := 100
 	if testing.Short() {
@@ -203,7 +202,7 @@ func TestKilledProcessesShareDirectory(t *testing.T) {
 		require.Zero(t, c.BadPages)
 		return nil
 	}))
-	waitFor(t, func() bool { // locks go with their process, as soon as the kernel has done its rest
+	waitFor(t, func() bool { // locks go with their process, when the kernel has cleaned up
 		used := 0
 		require.NoError(t, d.List(t.Context(), func(e Entry) error {
 			if e.InUse {

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// seen is a disk that calls a function once, when a file of one name has been looked at.
+// seen is a disk that calls a function once, when a file of one name has been examined.
 type seen struct {
 	kernel
 	name string
@@ -28,8 +28,8 @@ func (d *seen) statAt(dir int, name string) (unix.Stat_t, error) {
 	return st, err
 }
 
-// Where room is made for the share, pages of this mount's own share are not taken for those
-// of a mount that was killed, though they are freed while their blocks are counted.
+// When room is made for the share, pages of this mount's own share are not mistaken for those of a
+// mount that was killed, even if they are freed while their blocks are counted.
 func TestPagesFreedDuringCountDoNotEvictOthers(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 6*mib))
 	disk := &seen{}
@@ -45,7 +45,7 @@ func TestPagesFreedDuringCountDoNotEvictOthers(t *testing.T) {
 		require.Zero(t, w.read(s, "1", 0, 4*mib), "it is in the share")
 	}
 	trim := func(hook func()) {
-		recount(t, s) // so that the keeper has nothing to look at
+		recount(t, s) // so that the keeper has nothing to count
 		disk.hook.Store(&hook)
 		s.keeper.trim()
 	}
