@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/strictjson"
 )
 
 // orderNumbers are the numeric fields of the document's order, in the order in which they are
@@ -254,4 +256,210 @@ func missing(where string, has, needs []string) error {
 		return fmt.Errorf("%s lacks %s", where, strings.Join(lacks, ", "))
 	}
 	return nil
+}
+
+var sampleFields = []string{"of", "seed"}
+
+// readSample parses order.sample. A sample of all records becomes the zero value.
+func readSample(s *scanner) (sample spec.Subsample, err error) {
+	var has []string
+	err = s.object("order.sample", sampleFields, func(name string) (err error) {
+		has = append(has, name)
+		if name == "of" {
+			sample.Of, err = s.number("order.sample.of", 1, spec.MaxSampleOf)
+		} else {
+			sample.Seed, err = s.number("order.sample.seed", 0, math.MaxUint64)
+		}
+		return err
+	})
+	if err != nil {
+		return sample, err
+	}
+	return sample.Or(), missing("order.sample", has, sampleFields)
+}
+
+func appendSample(doc []byte, sample spec.Subsample) []byte {
+	doc = append(doc, `{"of": `...)
+	doc = strconv.AppendUint(doc, sample.Of, 10)
+	doc = append(doc, `, "seed": `...)
+	doc = strconv.AppendUint(doc, sample.Seed, 10)
+	return append(doc, '}')
+}
+
+// sampleWords describes which share of the records an epoch has.
+func sampleWords(sample spec.Subsample) string {
+	if sample == (spec.Subsample{}) {
+		return "all records"
+	}
+	return string(appendSample(nil, sample))
+}
+
+var (
+	splitFields = []string{"part", "seed", "by"}
+	splitUnits  = []string{string(spec.SplitByRecord), string(spec.SplitByShard), string(spec.SplitByUnit)}
+)
+
+// readSplit parses order.split. A part that is the whole dataset becomes the zero value.
+func readSplit(s *scanner) (split spec.Split, err error) {
+	var has []string
+	err = s.object("order.split", splitFields, func(name string) (err error) {
+		has = append(has, name)
+		var text string
+		switch name {
+		case "part":
+			if text, err = s.text("order.split.part", nil); err == nil {
+				split.Part, err = spec.ParsePart(text)
+			}
+		case "seed":
+			split.Seed, err = s.number("order.split.seed", 0, math.MaxUint64)
+		case "by":
+			text, err = s.text("order.split.by", splitUnits)
+			split.By = spec.SplitBy(text)
+		}
+		return err
+	})
+	if err != nil {
+		return split, err
+	}
+	return split.Or(), missing("order.split", has, splitFields)
+}
+
+func appendSplit(doc []byte, split spec.Split) []byte {
+	doc = append(doc, `{"part": `...)
+	doc = appendText(doc, split.Part.String())
+	doc = append(doc, `, "seed": `...)
+	doc = strconv.AppendUint(doc, split.Seed, 10)
+	doc = append(doc, `, "by": `...)
+	doc = appendText(doc, string(split.By))
+	return append(doc, '}')
+}
+
+// splitWords describes which part of the dataset a split selects.
+func splitWords(split spec.Split) string {
+	if split == (spec.Split{}) {
+		return "the whole dataset"
+	}
+	return string(appendSplit(nil, split))
+}
+
+// scanner parses documents strictly. It distinguishes a document that is incomplete (ErrIncomplete)
+// from one that no further bytes could make valid: the control file is written in pieces of any
+// size. Each value is read by a method for its expected type. Nothing is skipped, and nothing
+// recurses, so depth and size of unexpected input don't matter.
+type scanner struct{ *strictjson.Scanner }
+
+func newScanner(doc []byte) *scanner { return &scanner{strictjson.New(doc, 0)} }
+
+var errEnd = fmt.Errorf("%w: it ends too early", ErrIncomplete)
+
+// explain returns an error of the embedded Scanner with where it occurred; where may be "".
+func explain(where string, err error) error {
+	wrong, ok := errors.AsType[*strictjson.SyntaxError](err)
+	switch {
+	case !ok:
+		return err
+	case wrong.Cut:
+		return errEnd
+	}
+	return errors.New(strings.TrimPrefix(where+": "+wrong.Reason, ": "))
+}
+
+// object parses an object whose fields have some of these names; field parses the value of one.
+// where describes the object in errors.
+func (s *scanner) object(where string, names []string, field func(name string) error) error {
+	seen, at := make([]string, 0, len(names)), where
+	err := s.Members('{', func(int) error {
+		name, err := s.text("the name of a field of "+where, names)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(seen, name) {
+			return fmt.Errorf("%s has the field %q twice", where, name)
+		}
+		seen, at = append(seen, name), where+", after "+name
+		if _, err := s.Expect(":"); err != nil {
+			return explain(where+", after the name "+name, err)
+		}
+		return field(name)
+	})
+	return explain(at, err)
+}
+
+// list parses a list; element parses its i-th element.
+func (s *scanner) list(where string, element func(i int) error) error {
+	return explain(where, s.Members('[', element))
+}
+
+// number parses an integer from low to high. Fractions and exponents are rejected whatever their
+// value.
+func (s *scanner) number(where string, low, high uint64) (uint64, error) {
+	if _, err := s.Peek(); err != nil {
+		return 0, explain(where, err)
+	}
+	refuse := func() (uint64, error) {
+		return 0, fmt.Errorf("%s (%s) must be a whole number between %d and %d", where, plain(s.Token()), low, high)
+	}
+	rest := s.Rest()
+	var n uint64
+	digits := 0
+	for ; digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9'; digits++ {
+		digit := uint64(rest[digits] - '0')
+		if zero := digits > 0 && rest[0] == '0'; zero || digit > high || n > (high-digit)/10 {
+			return refuse()
+		}
+		n = n*10 + digit
+	}
+	switch {
+	case digits == len(rest):
+		return 0, errEnd
+	case digits == 0 || strings.IndexByte(" \t\r\n,]}", rest[digits]) < 0 || n < low:
+		return refuse()
+	}
+	s.Advance(digits)
+	return n, nil
+}
+
+// plain returns a token unchanged, or quoted if it is not printable.
+func plain(token string) string {
+	if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' && r != '…' }) {
+		return fmt.Sprintf("%q", token)
+	}
+	return token
+}
+
+// maxTextBytes bounds arbitrary strings: fingerprints have 64 bytes.
+const maxTextBytes = 256
+
+// text parses a string: one of allowed, or any if that is nil. The strings of documents are names
+// and fingerprints, so only printable ASCII without escapes is accepted.
+func (s *scanner) text(where string, allowed []string) (string, error) {
+	c, err := s.Peek()
+	if err != nil {
+		return "", explain(where, err)
+	}
+	if c != '"' {
+		return "", fmt.Errorf("%s must be a string, not %q", where, s.Token())
+	}
+	rest := s.Rest()[1:]
+	end := 0
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		if c := rest[end]; c < ' ' || c > '~' || c == '\\' {
+			return "", fmt.Errorf("%s must be plain ASCII without escapes, not %q", where, rest[:end+1])
+		}
+		if end == maxTextBytes {
+			return "", fmt.Errorf("%s is longer than %d bytes", where, maxTextBytes)
+		}
+	}
+	text := string(rest[:end])
+	complete := end < len(rest)
+	if allowed != nil && !slices.ContainsFunc(allowed, func(a string) bool {
+		return a == text || !complete && strings.HasPrefix(a, text)
+	}) {
+		return "", fmt.Errorf("%s (%q) must be one of %s", where, text, strings.Join(allowed, ", "))
+	}
+	if !complete {
+		return "", errEnd
+	}
+	s.Advance(1 + end + 1)
+	return text, nil
 }

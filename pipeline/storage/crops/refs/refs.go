@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -256,3 +257,182 @@ func (s *Storage) find(o storage.Object) (source, error) {
 	}
 	return x, storage.Compare(o, x.object)
 }
+
+// Submit implements storage.Storage.
+func (s *Storage) Submit(reads []*storage.Read) {
+	var below []*storage.Read
+	var own []func()
+	open := s.inflight.Begin(len(reads))
+	for _, r := range reads {
+		x, err := source{}, storage.ErrClosed
+		if open {
+			if err = r.Check(); err == nil {
+				x, err = s.find(r.Object)
+			}
+		}
+		done := func(err error) {
+			defer s.inflight.End()
+			if err == nil {
+				err = x.check(r.Buf)
+			}
+			r.Done(r.Failure(err))
+		}
+		if err != nil || x.own {
+			own = append(own, func() { done(copyInline(r, x, err)) })
+			continue
+		}
+		below = append(below, &storage.Read{Object: x.of, OffsetBytes: x.offset + r.OffsetBytes, Epoch: r.Epoch, Buf: r.Buf, Wanted: r.Wanted, Done: done})
+	}
+	if len(own) > 0 {
+		go func() {
+			for _, one := range own {
+				one()
+			}
+		}()
+	}
+	if len(below) > 0 {
+		s.under.Submit(below)
+	}
+}
+
+// copyInline completes a read of inline bytes, or one that has failed.
+func copyInline(r *storage.Read, x source, err error) error {
+	if err != nil {
+		return err
+	}
+	if r.Wanted != nil && !r.Wanted() {
+		return storage.ErrUnwanted
+	}
+	copy(r.Buf, x.inline[r.OffsetBytes:])
+	return nil
+}
+
+// OpenResident implements storage.Caps.
+func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
+	x, err := s.find(o)
+	if err != nil {
+		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+	}
+	if x.own {
+		return inMemory(x.inline), nil
+	}
+	if s.caps.OpenResident == nil {
+		return nil, nil
+	}
+	r := s.idle.take(x.of)
+	if r == nil {
+		if r, err = s.caps.OpenResident(x.of); r == nil || err != nil {
+			return nil, err
+		}
+	}
+	return &part{Resident: r, source: x, idle: &s.idle}, nil
+}
+
+// part is a range of a file that is read from memory.
+type part struct {
+	storage.Resident
+	source
+	idle    *idle
+	changed bool
+}
+
+// Unchanged implements storage.Resident.
+func (p *part) Unchanged() error {
+	err := p.Resident.Unchanged()
+	p.changed = p.changed || err != nil
+	return err
+}
+
+// Close implements storage.Resident: the file stays open for other ranges of it.
+func (p *part) Close() error {
+	if p.changed {
+		return p.Resident.Close()
+	}
+	return p.idle.give(p.of, p.Resident)
+}
+
+// maxIdle is how many files stay open that are not being read.
+const maxIdle = 32
+
+// idle holds files that are open after a read from memory, because one file holds many objects.
+// Unchanged checks what was read from them, as for any other file.
+type idle struct {
+	mu     sync.Mutex
+	list   []idleFile // most recently read last
+	closed bool
+}
+
+type idleFile struct {
+	of storage.Object
+	r  storage.Resident
+}
+
+// take returns an open file, or nil if there is none.
+func (x *idle) take(of storage.Object) storage.Resident {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, f := range slices.Backward(x.list) {
+		if f.of == of {
+			x.list = slices.Delete(x.list, i, i+1)
+			return f.r
+		}
+	}
+	return nil
+}
+
+// give keeps an open file; if there are too many, it closes the least recently read one.
+func (x *idle) give(of storage.Object, r storage.Resident) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return r.Close()
+	}
+	x.list = append(x.list, idleFile{of, r})
+	if len(x.list) <= maxIdle {
+		return nil
+	}
+	first := x.list[0]
+	x.list = slices.Delete(x.list, 0, 1)
+	return first.r.Close()
+}
+
+// close closes them, and those that are given later.
+func (x *idle) close() (err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	for _, f := range x.list {
+		err = errors.Join(err, f.r.Close())
+	}
+	x.list = nil
+	return err
+}
+
+func (p *part) Holds(off, size int64) bool {
+	return p.has(off, size) && p.Resident.Holds(p.offset+off, size)
+}
+
+func (p *part) ReadAt(b []byte, off int64) bool {
+	// For damaged bytes, the ordinary read returns the error.
+	return p.has(off, int64(len(b))) && p.Resident.ReadAt(b, p.offset+off) && p.check(b) == nil
+}
+
+func (p *part) has(off, size int64) bool {
+	return off >= 0 && size <= p.object.SizeBytes && off <= p.object.SizeBytes-size
+}
+
+// inMemory is an object whose bytes are in the reference file.
+type inMemory []byte
+
+func (m inMemory) Holds(off, size int64) bool {
+	return off >= 0 && size <= int64(len(m)) && off <= int64(len(m))-size
+}
+
+func (m inMemory) ReadAt(b []byte, off int64) bool {
+	return m.Holds(off, int64(len(b))) && copy(b, m[off:]) == len(b)
+}
+
+// Unchanged implements storage.Resident: the bytes in memory are those that were listed.
+func (m inMemory) Unchanged() error { return nil }
+
+func (m inMemory) Close() error { return nil }
