@@ -22,18 +22,12 @@
 // the run, or is skipped and counted (OnFailed). Any other error, such as a full disk, ends the
 // run.
 //
-//	filter.go    configuration, and a run
-//	round.go     one look at SRC, and the work that follows
+//	filter.go    configuration, a run, and its progress
+//	round.go     one look at SRC, what a shard is, whether it has a result, and the work that follows
 //	sources.go   which files there are, and which of them are settled
-//	watch.go     repeated looks, with package growing/watch
-//	arrivals.go  files that settle meanwhile, and the outcome for each
-//	examine.go   what a shard is, and whether it has a result
+//	watch.go     repeated looks, with package growing/watch; the outcome for each file
 //	whole.go     whole shards
-//	served.go    units, by long-running processes
+//	served.go    units, by long-running processes, and when to stop restarting them
 //	batches.go   units, as files in directories
-//	crashes.go   when to stop restarting a program
-//	results.go   unfinished results
-//	commits.go   finished results
-//	mirror.go    results whose sources are gone
-//	counts.go    progress
+//	results.go   unfinished and finished results, and those whose sources are gone
 package filter

@@ -9,16 +9,21 @@
 package command
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 const (
@@ -165,3 +170,154 @@ func (x *Process) Wait() error {
 
 // errTimedOut means that the process was killed after its timeout.
 var errTimedOut = errors.New("it took longer than --timeout, and was killed")
+
+// Pipe is the read end of a pipe that a program writes to. It is for one reader; Close may be
+// called at any time.
+//
+// Once the program has ended, reads have a deadline, because a process that left its group may hold
+// the pipe forever. The deadline only applies to data that is not written yet: data already in the
+// pipe can be read however late the reader is (for example because of a slow disk), and so can the
+// end of the pipe if no process holds it.
+type Pipe struct {
+	file *os.File
+	late bool // the deadline has passed
+	left int  // then: how many bytes may still be read
+}
+
+// Read returns os.ErrDeadlineExceeded if another process holds the pipe and has not written by the
+// deadline, and os.ErrClosed after Close.
+func (p *Pipe) Read(b []byte) (n int, err error) {
+	if !p.late {
+		n, err = p.file.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	// The file's Read would check its deadline first.
+	if closed := raw.Control(func(fd uintptr) { n, err = p.readLate(int(fd), b) }); closed != nil {
+		return 0, os.ErrClosed
+	}
+	return n, err
+}
+
+// readLate reads without waiting.
+func (p *Pipe) readLate(fd int, b []byte) (n int, err error) {
+	if p.left == 0 {
+		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if _, err = again(func() (int, error) { return unix.Poll(look, 0) }); err != nil {
+			return 0, err
+		}
+		held := look[0].Revents&unix.POLLHUP == 0
+		if p.late && held {
+			return 0, os.ErrDeadlineExceeded
+		}
+		// From a process that writes forever, read only what is in the pipe now.
+		p.late = true
+		if p.left, err = unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil {
+			return 0, err
+		}
+		switch {
+		case p.left == 0 && held:
+			return 0, os.ErrDeadlineExceeded
+		case p.left == 0:
+			return 0, io.EOF
+		}
+	}
+	n, err = again(func() (int, error) { return unix.Read(fd, b[:min(len(b), p.left)]) })
+	if err != nil {
+		return 0, err
+	}
+	p.left -= n
+	return n, nil
+}
+
+// again repeats a call until it is not interrupted by a signal.
+func again(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// Close closes the pipe: from then on no process can write to it.
+func (p *Pipe) Close() error { return p.file.Close() }
+
+const (
+	// maxLineBytes is the maximum length of a line; the rest is dropped.
+	maxLineBytes = 4 << 10
+	// maxLines is the maximum number of lines per shard: more is chatter.
+	maxLines = 200
+)
+
+// lines passes on a program's output, line by line, with the shard that it is about.
+type lines struct {
+	said  func(about, line string)
+	ended chan struct{} // closed at the end of the output
+
+	mu    sync.Mutex
+	about string // the current shard
+	count int    // number of lines about it
+	last  string
+}
+
+func newLines(from *Pipe, said func(about, line string), about string) *lines {
+	l := &lines{said: said, about: about, ended: make(chan struct{})}
+	go l.read(bufio.NewReaderSize(from, maxLineBytes))
+	return l
+}
+
+// read reads until the pipe is closed or its deadline has passed.
+func (l *lines) read(r *bufio.Reader) {
+	defer close(l.ended)
+	for rest := false; ; {
+		text, more, err := r.ReadLine()
+		if err != nil {
+			return
+		}
+		if !rest {
+			l.tell(strings.TrimRight(string(text), "\r"))
+		}
+		rest = more
+	}
+}
+
+func (l *lines) tell(line string) {
+	if strings.TrimSpace(line) == "" {
+		return
+	}
+	l.mu.Lock()
+	l.last = line
+	l.count++
+	about, n := l.about, l.count
+	l.mu.Unlock()
+	switch {
+	case n < maxLines:
+		l.said(about, line)
+	case n == maxLines:
+		l.said(about, "(its further output on this shard is left out)")
+	}
+}
+
+// of sets the shard that the next lines are about.
+func (l *lines) of(about string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.about != about {
+		l.about, l.count = about, 0
+	}
+}
+
+// lastWords returns the end of an error message, with the last line of output.
+func (l *lines) lastWords() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == "" {
+		return ""
+	}
+	return fmt.Sprintf("; its last output was: %.200s", printable.Line(l.last))
+}

@@ -1,14 +1,21 @@
 package units
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/encode"
+	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
 )
 
@@ -165,4 +172,129 @@ func checkAny(_ format.Format, data []byte) ([]byte, uint64, error) { return dat
 
 func frame(data []byte) ([]byte, error) {
 	return tfrecord.AppendFrame(make([]byte, 0, len(data)+16), data), nil
+}
+
+// CheckJSON reads a shard of lines, and returns an error for a line that is not JSON. A line has at
+// most mostBytes, which bounds the memory too. Blank lines are skipped.
+func CheckJSON(ctx context.Context, codec format.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) error {
+	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
+	if codec != nil {
+		d, err := format.NewDecoded(codec, raw, sizeBytes, format.Entry{})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		decoded = d
+	}
+	lines := bufio.NewReaderSize(decoded, 64<<10)
+	var line []byte
+	for n := 1; ; n++ {
+		line = line[:0]
+		for {
+			part, err := lines.ReadSlice('\n')
+			if line = append(line, part...); int64(len(line)) > mostBytes {
+				return fmt.Errorf("line %d has more than %d bytes: raise --unit-bytes", n, mostBytes)
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if err != nil && err != io.EOF {
+				return err
+			}
+			break
+		}
+		if len(line) == 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := checkJSONLine(line); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+func checkJSONLine(line []byte) error {
+	if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
+		return fmt.Errorf("%.40q is not a line of JSON", line)
+	}
+	return nil
+}
+
+// games calls emit for the members of a tar of games.
+func (c *Cutter) games(ctx context.Context, shard string, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
+	src := newSource(io.NewSectionReader(raw, 0, sizeBytes))
+	members := tar.NewMembers(src)
+	for n := 0; ; {
+		m, err := members.Next(ctx)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		name := string(m.Path)
+		base := path.Base(name)
+		if !m.Regular || len(base) <= len(".gz") || !strings.HasSuffix(base, ".gz") {
+			continue // the format skips them too
+		}
+		u := Unit{Number: n, Name: shard + "/" + name, File: base, path: name}
+		if m.SizeBytes > c.most {
+			u.Err = c.errLarge(m.SizeBytes)
+		} else if u.Member, err = src.take(m.SizeBytes); err != nil {
+			return err
+		} else {
+			members.Consumed(m.SizeBytes)
+		}
+		if err := emit(u); err != nil {
+			return err
+		}
+		n++
+	}
+}
+
+// gunzip decodes a game.
+func gunzip(member []byte, most int64) ([]byte, error) {
+	d, err := format.NewDecoded(lc0.Game{}, bytes.NewReader(member), int64(len(member)), format.Entry{})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return readAll(d, most)
+}
+
+// gzipGame returns a game's file.
+func gzipGame(data []byte) ([]byte, error) {
+	var file bytes.Buffer
+	w, err := encode.New(lc0.Game{}, &file)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return file.Bytes(), err
+}
+
+// checkGame checks that data is a game.
+func checkGame(f format.Format, data []byte) ([]byte, uint64, error) {
+	records := uint64(0)
+	err := f.Index(context.Background(), newMemory(data), func(format.Extent) error {
+		records++
+		return nil
+	})
+	return data, records, err
+}
+
+// Whole decodes a shard that is filtered as one unit. A tar of games stays as it is.
+func Whole(codec format.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) ([]byte, error) {
+	if codec == nil || codec.Name() == (lc0.Tar{}).Name() {
+		return readAll(io.NewSectionReader(raw, 0, sizeBytes), mostBytes)
+	}
+	d, err := format.NewDecoded(codec, raw, sizeBytes, format.Entry{})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return readAll(d, mostBytes)
 }
