@@ -219,9 +219,8 @@
 //	pipeline/growing/snapshot             starts epochs of a directory that changes
 //	pipeline/run                          the run directory: which epoch has which shards
 //	pipeline/filter                       runs a program over the shards of a dataset
-//	pipeline/filter/command               the processes of a filter
+//	pipeline/filter/command               the processes of a filter, and the protocol with them
 //	pipeline/filter/ledger                which results of a filter are done
-//	pipeline/filter/protocol              messages between lsiofs and a running filter
 //	pipeline/filter/units                 takes shards apart and assembles results
 //	pipeline/meter                        counts working and waiting times by stage
 //	pipeline/explain                      turns the counters into a verdict

@@ -4,7 +4,7 @@
 //
 //	SRC ─ sources ─► files that no process writes ─ discover ─► shards
 //	  ─ examine ─► does this shard have a result, by this filter?    (package ledger)
-//	  ─ whole · served · batches ─► the program's results            (packages units, command, protocol)
+//	  ─ whole · served · batches ─► the program's results            (packages units, command)
 //	  ─ results ─► a temporary file, checked, on disk
 //	  ─ commits ─► a line of the ledger, then the result's name
 //
@@ -16,7 +16,7 @@
 //
 //	pipe     once per shard: the file on stdin, the result on stdout
 //	dirs     once for up to 1000 units (or a shard): files in one directory, results in another
-//	process  a few long-running processes: one unit (or shard) after another, by package protocol
+//	process  a few long-running processes: one unit (or shard) after another (command/protocol.go)
 //
 // An error caused by the program or a source is a *Failure: it is tried once more, and then ends
 // the run, or is skipped and counted (OnFailed). Any other error, such as a full disk, ends the

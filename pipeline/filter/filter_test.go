@@ -21,8 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
-	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,7 @@ func serve() {
 	in, out := os.Stdin, os.Stdout
 	hello := make([]byte, 8)
 	_, _ = io.ReadFull(in, hello)
-	fmt.Fprint(out, protocol.Hello)
+	fmt.Fprint(out, command.Hello)
 	for {
 		var n4 [4]byte
 		if _, err := io.ReadFull(in, n4[:]); err != nil {
@@ -59,12 +59,12 @@ func serve() {
 		unit := make([]byte, binary.LittleEndian.Uint64(n8[:]))
 		_, _ = io.ReadFull(in, unit)
 		text := string(unit)
-		status, reply := byte(protocol.Bytes), strings.ToUpper(text)
+		status, reply := byte(command.ReplyBytes), strings.ToUpper(text)
 		switch {
 		case strings.Contains(text, "drop"):
-			status, reply = byte(protocol.Drop), ""
+			status, reply = byte(command.ReplyDrop), ""
 		case strings.Contains(text, "fail"):
-			status, reply = byte(protocol.Failed), "no"
+			status, reply = byte(command.ReplyFailed), "no"
 		case strings.Contains(text, "die"):
 			os.Exit(1)
 		case strings.Contains(text, "empty"):

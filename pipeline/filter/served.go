@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/filter/command"
-	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 )
 
@@ -30,7 +29,7 @@ func newServers(p *command.Program, n int, c *crashes) *servers {
 }
 
 // ask passes a unit to an idle process.
-func (s *servers) ask(ctx context.Context, shard, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
+func (s *servers) ask(ctx context.Context, shard, name string, data []byte, mostBytes int64) (reply command.Reply, err error) {
 	var server *command.Server
 	select {
 	case server = <-s.slots:
@@ -180,14 +179,14 @@ func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
 		return o
 	}
 	for range tries {
-		var reply protocol.Reply
+		var reply command.Reply
 		reply, err = r.servers.ask(ctx, s.name(), u.Name, data, r.UnitBytes)
 		switch {
 		case err != nil:
-		case reply.Status == protocol.Drop:
+		case reply.Status == command.ReplyDrop:
 			o.dropped = true
 			return o
-		case reply.Status == protocol.Failed:
+		case reply.Status == command.ReplyFailed:
 			err = errReply(reply)
 		default:
 			if o.member, o.records, err = r.cutter.FromData(reply.Body); err == nil {

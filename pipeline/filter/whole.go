@@ -9,8 +9,8 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
-	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 	"github.com/lsiofs/lsiofs/pipeline/format/encode"
 )
@@ -103,7 +103,7 @@ func (r *run) wholeByProcess(ctx context.Context, s *source, f *os.File, d *draf
 	switch {
 	case err != nil:
 		return err
-	case reply.Status == protocol.Failed:
+	case reply.Status == command.ReplyFailed:
 		return errReply(reply)
 	case len(reply.Body) == 0:
 		return nil
@@ -119,7 +119,7 @@ func (r *run) wholeByProcess(ctx context.Context, s *source, f *os.File, d *draf
 }
 
 // errReply returns a filter's own message about a failure as an error.
-func errReply(reply protocol.Reply) error {
+func errReply(reply command.Reply) error {
 	return fmt.Errorf("the filter failed on it: %.1000q", reply.Body)
 }
 

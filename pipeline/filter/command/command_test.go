@@ -18,8 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +42,7 @@ func serve(how string) {
 	}
 	var hello [8]byte
 	_, _ = io.ReadFull(os.Stdin, hello[:])
-	fmt.Print(protocol.Hello)
+	fmt.Print(Hello)
 	for n := 0; ; n++ {
 		var size [8]byte
 		if _, err := io.ReadFull(os.Stdin, size[:4]); err != nil {
@@ -110,7 +108,7 @@ func TestServersAnswerUnitsInOrder(t *testing.T) {
 		data := []byte(strings.Repeat("x", n))
 		reply, err := s.Ask(context.Background(), "shard", "unit", data, 4<<20)
 		require.NoError(t, err)
-		require.Equal(t, protocol.Bytes, reply.Status)
+		require.Equal(t, ReplyBytes, reply.Status)
 		require.Equal(t, string(data), string(reply.Body))
 	}
 	require.NoError(t, s.Close(context.Background()))

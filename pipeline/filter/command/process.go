@@ -2,7 +2,7 @@
 // time limit, and with its stderr passed on line by line.
 //
 //	Find ──► Program ──Start──► Process: Stdout, Stop, Wait
-//	                 ──Serve──► Server: Ask, one unit after the other (package protocol)
+//	                 ──Serve──► Server: Ask, one unit after the other (protocol.go)
 //
 // All processes that a program starts in its group are killed when the program ends, and if this
 // process is killed, so is the program.

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 )
 
 // Program is a command line. It is safe for concurrent use.
@@ -145,7 +143,7 @@ func (p *Program) Run(ctx context.Context, about string, values map[string]strin
 
 // ErrHandshake is wrapped by errors about a program that does not start as the protocol requires:
 // it would not with another unit either.
-var ErrHandshake = errors.New("with --by process a command has to answer " + protocol.Hello + " (lsiofs help filter)")
+var ErrHandshake = errors.New("with --by process a command has to answer " + Hello + " (lsiofs help filter)")
 
 // Server is a process that answers units, one after another. It must not be used concurrently.
 type Server struct {
@@ -166,7 +164,7 @@ func (p *Program) Serve(ctx context.Context, about string) (*Server, error) {
 		return nil, errors.Join(err, write.Close())
 	}
 	s := &Server{process: x, in: write, timeout: p.timeout}
-	err = s.exchange(ctx, [][]byte{[]byte(protocol.Hello)}, func() error { return protocol.ReadHello(x.Stdout) })
+	err = s.exchange(ctx, [][]byte{[]byte(Hello)}, func() error { return readHello(x.Stdout) })
 	if err != nil {
 		s.Kill()
 		if ctx.Err() == nil {
@@ -179,11 +177,11 @@ func (p *Program) Serve(ctx context.Context, about string) (*Server, error) {
 
 // Ask sends a unit and waits for the reply, of at most mostBytes. about is the unit's shard. After
 // an error the server can't be used any more, and must be killed with Kill.
-func (s *Server) Ask(ctx context.Context, about, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
+func (s *Server) Ask(ctx context.Context, about, name string, data []byte, mostBytes int64) (reply Reply, err error) {
 	s.process.lines.of(about)
-	head := protocol.AppendRequest(nil, name, len(data))
+	head := appendRequest(nil, name, len(data))
 	err = s.exchange(ctx, [][]byte{head, data}, func() error {
-		reply, err = protocol.ReadReply(s.process.Stdout, mostBytes)
+		reply, err = readReply(s.process.Stdout, mostBytes)
 		return err
 	})
 	return reply, err
@@ -259,7 +257,7 @@ func (s *Server) Close(ctx context.Context) error {
 		return err
 	}
 	if n > 0 {
-		return fmt.Errorf("%d bytes after its last answer: %w", n, protocol.ErrGarbage)
+		return fmt.Errorf("%d bytes after its last answer: %w", n, errGarbage)
 	}
 	return nil
 }
