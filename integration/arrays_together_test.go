@@ -132,7 +132,7 @@ func TestArraysThatDoNotBelongTogetherAreRefusedByName(t *testing.T) {
 		"a missing number":   {"os.remove('zs/z-3.npy')", nil, []string{"zs/z-3.npy is missing"}},
 		"one array":          {"", []string{"--array", "a=xs/*.npy"}, []string{"--array", "2 to 64"}},
 		"an impossible name": {"", []string{"--array", "a b=xs/*.npy", "--array", "c=xs/*.npy"}, []string{`"a b"`}},
-		"a name twice":       {"", []string{"--array", "a=xs/*.npy", "--array", "a=xs/*.npy"}, []string{"--array a is there twice"}},
+		"a name twice":       {"", []string{"--array", "a=xs/*.npy", "--array", "a=xs/*.npy"}, []string{"--array a is given twice"}},
 		"another format":     {"", []string{"--array", "a=xs/*.npy", "--array", "b=xs/*.npy", "--format", "tar"}, []string{"--array needs --format npy"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 			require.NoError(t, os.Symlink("away", in("latest")))
 			r = bounded(t, "cat", dir, "--format", format)
 			require.Equal(t, exitDataset, r.code)
-			require.Contains(t, r.stderr, map[string]string{"auto": "holds one file by two names: away", "files": "away and latest are one directory"}[format])
+			require.Contains(t, r.stderr, map[string]string{"auto": "holds one file under two names: away", "files": "away and latest are one directory"}[format])
 			require.NoError(t, os.Remove(in("latest")))
 
 			require.NoError(t, os.Symlink("loop.jsonl", in("loop.jsonl")))

@@ -40,7 +40,7 @@ func TestFullyCachedDatasetIsReadWithoutServer(t *testing.T) {
 	r := cat()
 	require.Zero(t, r.code, r.stderr)
 	requireSameBytes(t, want, r.stdout, "offline")
-	require.Equal(t, 1, strings.Count(r.stderr, "the service can't be reached: what it had"), r.stderr)
+	require.Equal(t, 1, strings.Count(r.stderr, "the service can't be reached: the files that it had"), r.stderr)
 
 	listed := d
 	listed.dir, listed.ext = url, ".jsonl"

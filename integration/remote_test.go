@@ -139,7 +139,7 @@ func TestUnreadableBucketsAreRefusedWithExplanation(t *testing.T) {
 		{[]string{"cat", "s3://another/"}, nil, "there is no such bucket"},
 		{[]string{"cat", "s3://bucket/nothing/"}, nil, "holds no files"},
 		{[]string{"cat", bucket.dir + "/part-0/shard-{0000..0001}.tar"}, nil, "shard-0001.tar is missing"},
-		{[]string{"cat", bucket.dir, "--format", "files"}, nil, "a request a file"},
+		{[]string{"cat", bucket.dir, "--format", "files"}, nil, "each file would take a request"},
 		{[]string{"cat", bucket.dir, "--endpoint", "https://someone:hunter2@host"}, nil, "user name"},
 		{[]string{"tune", "s3://another/"}, nil, "lsiofs doctor URL"},
 		{[]string{"doctor", bucket.dir, "--anonymous"}, nil, "1 check failed"},

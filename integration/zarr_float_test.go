@@ -145,8 +145,8 @@ func TestImpossibleConversionsAreRefusedWithExplanation(t *testing.T) {
 	for _, c := range []struct{ path, flags, says string }{
 		{dates, "--crop time=4 --as float32", "dates: array .: its elements are of type '<M8[h]', and --as float32 is for whole numbers"},
 		{numbers, "--array short --crop time=4 --as tensors", "--as tensors:u1 needs --format lc0"},
-		{numbers, "--array short --crop time=4 --scale 2", "--scale and --offset say how numbers are computed with --as float32"},
-		{numbers, "--array short --crop time=4 --as float32 --scale byte=2", "--scale names byte: --array names no such array"},
+		{numbers, "--array short --crop time=4 --scale 2", "--scale and --offset need --as float32"},
+		{numbers, "--array short --crop time=4 --as float32 --scale byte=2", "--scale names byte: --array does not name that array"},
 		{numbers, "--array short --crop time=4 --as float32 --scale 0", "--scale (0) must not be 0"},
 		{numbers, "--array short --crop time=4 --as float32 --offset much", `"much" is not a number`},
 	} {

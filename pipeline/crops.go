@@ -115,7 +115,7 @@ func (g *generation) findCubes() error {
 		path := g.catalog.Shard(i).Object.Path
 		listed := g.mount.listedCube(path)
 		if listed.Grid == nil {
-			return fmt.Errorf("%s is in the index, and was not listed: run again", path)
+			return fmt.Errorf("%s is in the index but was not listed: run again", path)
 		}
 		c := *listed.Grid
 		c.Object.Path = path

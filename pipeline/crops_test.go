@@ -327,7 +327,7 @@ func TestStoreNamedTwiceIsRefused(t *testing.T) {
 				return
 			}
 			_, err := Open(t.Context(), s, Options{})
-			require.ErrorContains(t, err, "holds the same arrays by two names: "+c.says+": remove one of them")
+			require.ErrorContains(t, err, "holds the same arrays under two names: "+c.says+": remove one of them")
 		})
 	}
 }

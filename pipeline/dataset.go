@@ -142,7 +142,7 @@ func orTheNext(err error, s snapshots) error {
 	if !lacking && !differs || !any {
 		return err
 	}
-	return fmt.Errorf("%w; where it was deleted or replaced, begin the next epoch, of the shards that there are: --epoch %d", err, latest+1)
+	return fmt.Errorf("%w; if it was deleted or replaced, start the next epoch, which has the shards that exist now: --epoch %d", err, latest+1)
 }
 
 func closeSnapshots(s snapshots) error {

@@ -52,7 +52,7 @@ func (m *mount) cacheOver(below storage.Storage, identify func(storage.Object) (
 	case m.spec.Cache.Asked():
 		return nil, err
 	}
-	m.log.Warn("nothing of the dataset is kept on a disk, so each epoch is fetched again: name a directory with --cache-dir, or set --cache-size off", "reason", err)
+	m.log.Warn("the dataset is not cached on a disk, so each epoch is fetched again: name a directory with --cache-dir, or set --cache-size off", "reason", err)
 	return below, nil
 }
 
@@ -79,7 +79,7 @@ func (m *mount) newCache(below storage.Storage, identify func(storage.Object) (d
 	place.DatasetBytes = math.MaxInt64 / 4 // until the dataset's size is known
 	bound := cacheSize(c).Bound(place)
 	if bound < leastCacheBytes && !sized(c) {
-		return nil, place, fmt.Errorf("cache directory %s: half of what is free there is %s, which is too little: name another one with --cache-dir, or a size with --cache-size",
+		return nil, place, fmt.Errorf("cache directory %s: half of the free space there is %s, which is too little: name another one with --cache-dir, or a size with --cache-size",
 			dir, humanize.IBytes(uint64(max(bound, 0))))
 	}
 	config := diskcache.DefaultConfig()

@@ -107,7 +107,7 @@ func (l *layouts) load(key [sha256.Size]byte, ending string, size int) []byte {
 		return b
 	}
 	if !errors.Is(err, iofs.ErrNotExist) {
-		l.log.Info("what an earlier run has stored of the order can't be used and is computed again", "reason", err)
+		l.log.Info("the stored order can't be used and is computed again", "reason", err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (l *layouts) load(key [sha256.Size]byte, ending string, size int) []byte {
 // save stores a payload. A failure is only logged: the next run then computes it again.
 func (l *layouts) save(key [sha256.Size]byte, ending string, kept int, payload []byte) {
 	if err := l.catalog.SaveBeside(storedName(key), ending, kept, frame(key, payload)); err != nil {
-		l.log.Warn("what was computed of the order can't be stored next to the index: the next run computes it again", "error", err)
+		l.log.Warn("the computed order can't be stored next to the index: the next run computes it again", "error", err)
 	}
 }
 

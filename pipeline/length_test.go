@@ -22,7 +22,7 @@ func TestOverlongEpochIsRefused(t *testing.T) {
 			s := mixSpec(t)
 			s.Order.Length = 1_000_000_000_000
 			return s
-		}, "an epoch has a length of 1000000000000 (1,000,000,000,000) records, and it would take 11h6m40s of a core to lay it out: at most 68719476736 are read: give a shorter --mix-length, or more even weights"},
+		}, "an epoch has a length of 1000000000000 (1,000,000,000,000) records, which would take 11h6m40s to lay out on one core: at most 68719476736 are supported: give a shorter --mix-length, or more even weights"},
 		"weights that differ too much": {func(t *testing.T) spec.Spec {
 			s := mixSpec(t)
 			s.Mix.Length, s.Mix.Sources[0].Weight, s.Mix.Sources[1].Weight = spec.MixAll, 1, million(1_000_000)
@@ -39,8 +39,8 @@ func TestOverlongEpochIsRefused(t *testing.T) {
 	require.NoError(t, g.checkLengthOf(longEpochRecords, "help"))
 	require.Empty(t, said.String())
 	require.NoError(t, g.checkLengthOf(maxEpochRecords, "help"))
-	require.Contains(t, said.String(), "an epoch is long")
-	require.ErrorContains(t, g.checkLengthOf(maxEpochRecords+1, "help"), "an epoch has a length of 68719476737 (68,719,476,737) records, and it would take 45m49s of a core to lay it out: at most 68719476736 are read: help")
+	require.Contains(t, said.String(), "the epoch is long")
+	require.ErrorContains(t, g.checkLengthOf(maxEpochRecords+1, "help"), "an epoch has a length of 68719476737 (68,719,476,737) records, which would take 45m49s to lay out on one core: at most 68719476736 are supported: help")
 }
 
 // The bound applies to the records that a split or sample selects; the whole dataset may have more,

@@ -113,7 +113,7 @@ func (g *generation) openMixedSource(ctx context.Context, m *mount, x *mixedSour
 	alone.selection = &selection{part: x.part, starts: x.starts}
 	x.records = alone.records()
 	if x.records == 0 {
-		return fmt.Errorf("no record is left of it by --split %s", o.Split.Part)
+		return fmt.Errorf("--split %s leaves no record of it", o.Split.Part)
 	}
 	x.bytes = alone.streamBytes()
 	return alone.fitCache()
@@ -143,7 +143,7 @@ func (x *mixing) weigh(by spec.MixBy) error {
 		}
 		high, low := bits.Mul64(s.Weight<<20, s.records) // a weight has 40 bits
 		if s.bytes <= 0 || high >= uint64(s.bytes) {
-			return fmt.Errorf("source %s: its %d records have %d bytes, which is too little to mix it by bytes: mix by records", s.Name, s.records, s.bytes)
+			return fmt.Errorf("source %s: its %d records have %d bytes, too few to mix it by bytes: mix by records", s.Name, s.records, s.bytes)
 		}
 		if s.share, _ = bits.Div64(high, low, uint64(s.bytes)); s.share == 0 {
 			return fmt.Errorf("source %s: its records are too large for so small a weight by bytes: multiply all weights by 1000", s.Name)
@@ -220,7 +220,7 @@ func (x *mixing) order(s *spec.Spec) (err error) {
 	default:
 		var short int
 		if x.length, short = x.shares.First(records); x.length == 0 {
-			err = fmt.Errorf("source %s has %d records, fewer than the first 256 positions of the mixture take of it: give the length of an epoch, as --mix-length 100000, or say --mix-length all", x.sources[short].Name, records[short])
+			err = fmt.Errorf("source %s has %d records, fewer than the first 256 positions of the mixture need: set the length of an epoch, for example --mix-length 100000, or use --mix-length all", x.sources[short].Name, records[short])
 		}
 	}
 	if err != nil {

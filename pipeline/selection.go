@@ -300,10 +300,10 @@ func (g *generation) checkLengthOf(n uint64, flags string) error {
 	most := cmp.Or(g.mount.options.maxRecords, maxEpochRecords)
 	switch {
 	case n > most:
-		return fmt.Errorf("an epoch has a length of %d (%s) records, and it would take %s of a core to lay it out: at most %d are read: %s",
+		return fmt.Errorf("an epoch has a length of %d (%s) records, which would take %s to lay out on one core: at most %d are supported: %s",
 			n, humanize.Comma(int64(min(n, 1<<62))), laysOutIn(n), most, flags)
 	case n > longEpochRecords:
-		g.mount.log.Warn("an epoch is long: before it is laid out, the sizes of its files are not known, and programs that ask for them wait", "records", n, "seconds_of_a_core", laysOutIn(n).Seconds(), "help", flags)
+		g.mount.log.Warn("the epoch is long: until it is laid out, the sizes of its files are unknown, and programs that ask for them wait", "records", n, "seconds_of_a_core", laysOutIn(n).Seconds(), "help", flags)
 	}
 	return nil
 }

@@ -62,9 +62,9 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 	}()
 	switch {
 	case m.spec.Format.Name == "files":
-		return f, errors.New("--format files is not for buckets and web servers, where it would take a request a file: pack the files as tar shards, with lsiofs cat DIRECTORY --format files --shuffle none > SHARD.tar where they lie on a disk")
+		return f, errors.New("--format files does not support buckets and web servers, where each file would take a request: pack the files as tar shards where they are on a disk, with lsiofs cat DIRECTORY --format files --shuffle none > SHARD.tar")
 	case len(m.spec.Format.Arrays) > 0:
-		return f, errors.New("--array is not for buckets and web servers yet: copy the arrays to a disk")
+		return f, errors.New("--array does not support buckets and web servers yet: copy the arrays to a disk")
 	}
 	parsed, err := target.Parse(m.spec.Dataset)
 	if err != nil {
@@ -314,7 +314,7 @@ func readListing(file string) (*listed, error) {
 	owner, _ := is.Sys().(*syscall.Stat_t)
 	switch {
 	case !is.Mode().IsRegular() || is.Mode().Perm()&0o022 != 0, owner == nil || owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()):
-		return nil, errors.New("others may have written it")
+		return nil, errors.New("other users may have written it")
 	case is.Size() > mostListed<<10:
 		return nil, errors.New("it is too large")
 	}
@@ -475,7 +475,7 @@ func (l *listed) reach(ctx context.Context, c remote.Config, s remote.Source) er
 
 // incomplete is the error if the service fails with err and the cache lacks some files.
 func (l *listed) incomplete(err error, here int) error {
-	return fmt.Errorf("%w; and without the service it can't be read, since the disk cache has %d of its %d files: lsiofs cache warm fetches all, while the service answers",
+	return fmt.Errorf("%w; and without the service it can't be read, because the disk cache has %d of its %d files: run lsiofs cache warm while the service is reachable",
 		err, here, len(l.Objects))
 }
 
@@ -496,7 +496,7 @@ func (m *mount) checkOffline() error {
 	if here < len(objects) {
 		return l.incomplete(m.offline.err, here)
 	}
-	m.log.Warn(fmt.Sprintf("the service can't be reached: what it had %s is read from the disk cache, and changes since then are not seen", humanize.Time(l.Asked)),
+	m.log.Warn(fmt.Sprintf("the service can't be reached: the files that it had %s are read from the disk cache, and later changes are not seen", humanize.Time(l.Asked)),
 		"dataset", m.spec.Dataset, "asked", l.Asked.UTC().Format(time.RFC3339), "reason", m.offline.err)
 	return nil
 }

@@ -192,10 +192,10 @@ func TestInvalidRemoteDatasetsAreRefusedWithExplanation(t *testing.T) {
 		change  func(*spec.Spec)
 		words   string
 	}{
-		{w.url, func(s *spec.Spec) { s.Format.Name = "files" }, "--format files is not for buckets and web servers"},
+		{w.url, func(s *spec.Spec) { s.Format.Name = "files" }, "--format files does not support buckets and web servers"},
 		{w.url, func(s *spec.Spec) {
 			s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x"}, {Name: "y", Pattern: "y"}}
-		}, "--array is not for buckets and web servers"},
+		}, "--array does not support buckets and web servers"},
 		{base + "bare.tar", nil, "--unversioned"},
 		{base + "{000..004}.tar", nil, "004.tar"},
 		{base + "none.tar", nil, "404 Not Found"},

@@ -89,7 +89,7 @@ func (f *follower) findRun(c catalog.Config) (*snapshot.Pinned, error) {
 		return nil, nil
 	}
 	if g.Of == "" {
-		return nil, errors.New("--snapshot with --grow goes on with a run whose directory is not here: name the checkpoint with --resume, or leave --grow out to read just these shards")
+		return nil, errors.New("--snapshot with --grow continues a run without its directory: name the checkpoint with --resume, or leave --grow out to read only the snapshot's shards")
 	}
 	_, text, err := run.ReadSnapshot(g.Snapshot)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *follower) suits(there string, begun bool) error {
 	case of == "" || of == there || there == "" && begun:
 		return nil
 	case there == "":
-		return fmt.Errorf("the checkpoint is of run %s, and there is no run in %s: name the run's directory with --run; or, where that is not here, the snapshot of the checkpoint's epoch with --snapshot", of, f.runDir)
+		return fmt.Errorf("the checkpoint is of run %s, and there is no run in %s: name the run's directory with --run or, if that is not on this machine, the snapshot of the checkpoint's epoch with --snapshot", of, f.runDir)
 	}
 	return fmt.Errorf("the checkpoint is of run %s, and %s has run %s: name its directory with --run", of, f.runDir, there)
 }
@@ -115,7 +115,7 @@ func (f *follower) suits(there string, begun bool) error {
 func (f *follower) wait(ctx context.Context) error {
 	latest, any := f.taker.Latest()
 	if f.mount.spec.Grow.Of != "" && (!any || f.mount.spec.Epoch > latest) {
-		return fmt.Errorf("the checkpoint is of epoch %d, and the run in %s does not have it: is that an old copy?", f.mount.spec.Epoch, f.runDir)
+		return fmt.Errorf("the checkpoint is of epoch %d, which the run in %s does not have: it may be an old copy: name the run's own directory with --run", f.mount.spec.Epoch, f.runDir)
 	}
 	if any || f.mount.options.TakesNone {
 		return nil
@@ -151,7 +151,7 @@ func (f *follower) looksOnly(err error) error {
 	_, any := f.taker.Latest()
 	switch {
 	case any:
-		return fmt.Errorf("%w: this command takes no epoch; lsiofs mount --grow does, and lsiofs next", err)
+		return fmt.Errorf("%w: this command starts no epoch; lsiofs mount --grow and lsiofs next do", err)
 	case f.taker.Run() == "":
 		return fmt.Errorf("there is no run in %s yet: name another directory with --run; %s (%w)", f.runDir, begins, err)
 	}

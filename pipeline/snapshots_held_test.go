@@ -70,7 +70,7 @@ func TestLinkingShardsDoesNotChangeRun(t *testing.T) {
 
 	s.Grow.Run = filepath.Join(t.TempDir(), "not", "there")
 	_, err = Open(t.Context(), s, Options{})
-	require.ErrorContains(t, err, "make its parent directory")
+	require.ErrorContains(t, err, "create its parent directory")
 }
 
 // The error for an epoch that lacks a shard names the next step.
@@ -83,7 +83,7 @@ func TestMissingShardErrorNamesNextStep(t *testing.T) {
 	require.NoError(t, d.Close())
 	require.NoError(t, os.Remove(filepath.Join(dir, "s.1.jsonl")))
 	_, err = Open(t.Context(), growingSpec(t, dir, runDir), Options{})
-	require.ErrorContains(t, err, "s.1.jsonl is in the snapshot and not here")
+	require.ErrorContains(t, err, "s.1.jsonl is in the snapshot but not here")
 	require.ErrorContains(t, err, "--epoch 1")
 	s := growingSpec(t, dir, runDir)
 	s.Epoch, s.Grow.Latest = 1, false

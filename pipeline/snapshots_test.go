@@ -110,7 +110,7 @@ func TestSnapshotIsSeparateDataset(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "s.2.jsonl")))
 	s.IndexDir = t.TempDir()
 	_, err = Open(t.Context(), s, Options{})
-	require.ErrorContains(t, err, "s.2.jsonl is in the snapshot and not here")
+	require.ErrorContains(t, err, "s.2.jsonl is in the snapshot but not here")
 	s.Grow.Snapshot = filepath.Join(dir, "s.1.jsonl")
 	_, err = Open(t.Context(), s, Options{})
 	require.ErrorContains(t, err, "s.1.jsonl: it is not a snapshot")
@@ -132,7 +132,7 @@ func TestCheckingStartsNoEpoch(t *testing.T) {
 	require.Equal(t, d.Fingerprint(), looks.Fingerprint())
 	err = looks.Begin(t.Context(), 1)
 	require.ErrorIs(t, err, growing.ErrNotYet)
-	require.ErrorContains(t, err, "this command takes no epoch")
+	require.ErrorContains(t, err, "this command starts no epoch")
 	require.NoError(t, looks.Close())
 	require.NoError(t, d.Begin(t.Context(), 1), "nobody has taken it")
 }
@@ -154,7 +154,7 @@ func TestOtherRunIsRefusedBeforeEpochStarts(t *testing.T) {
 	require.ErrorContains(t, err, "has run "+ours+": name its directory with --run")
 	s.Grow.Of, s.Epoch = ours, 1
 	_, err = Open(t.Context(), s, Options{})
-	require.ErrorContains(t, err, "does not have it")
+	require.ErrorContains(t, err, "does not have: it may be an old copy")
 	latest, err := os.ReadDir(runDir)
 	require.NoError(t, err)
 	require.Len(t, latest, 3, "epoch-0, run.json, snapshots")

@@ -52,7 +52,7 @@ func TestInvalidCommandLines(t *testing.T) {
 		{"a directory that is no cache", []string{"cache", "verify", "--cache-dir", "/proc"}, exit.Failure, "cache directory /proc"},
 		{"a cache size that is none", []string{"cat", "x", "--cache-size", "much"}, exit.Usage, "use auto, off"},
 		{"a reserve that is none", []string{"cat", "x", "--cache-reserve", "much"}, exit.Usage, "neither auto nor a size"},
-		{"filling no cache", []string{"mount", dir, dir, "--warm", "--cache-size", "off"}, exit.Usage, "--warm fills the cache"},
+		{"filling no cache", []string{"mount", dir, dir, "--warm", "--cache-size", "off"}, exit.Usage, "--warm and --cache-size off"},
 		{"no files to merge", []string{"checkpoint", "merge"}, exit.Usage, "at least one FILE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -381,7 +381,7 @@ func TestMountIsNotADataset(t *testing.T) {
 	out, err := program(t, append(index, "mount", data, mnt, "--daemon")...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, tt := range []struct{ dataset, text string }{
-		{mnt, "name one folder of it (" + mnt + "/epoch-0)"}, {mnt + "/*/*.jsonl", "is a mount of lsiofs"}, {mnt + "/**/*.jsonl", "is a mount of lsiofs"},
+		{mnt, "name one directory of it (" + mnt + "/epoch-0)"}, {mnt + "/*/*.jsonl", "is a mount of lsiofs"}, {mnt + "/**/*.jsonl", "is a mount of lsiofs"},
 		{parent, "--exclude mnt"},
 	} {
 		for _, args := range [][]string{{"index", tt.dataset}, {"plan", tt.dataset, "--grow", "--run", t.TempDir()}} {

@@ -30,7 +30,7 @@ func TestFirstCommandsOnArraySuggestFlags(t *testing.T) {
 	dir := zarrArray(t)
 	index := t.TempDir()
 	for flags, want := range map[string]string{
-		"":                                 "sat.zarr holds Zarr arrays: say which crops of them are records, for example --format zarr --crop time=16,y=32,x=32 (lsiofs help zarr)",
+		"":                                 "sat.zarr holds Zarr arrays: choose which crops of them are records, for example --format zarr --crop time=16,y=32,x=32 (lsiofs help zarr)",
 		"--format zarr":                    "--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=16,y=32,x=32",
 		"--format zarr --stride time=4":    "--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=16,y=32,x=32",
 		"--format zarr --crop tiem=4":      "the hierarchy has no array with all dimensions of --crop; it has\nlsiofs:   data: time=20, y=50, x=70 <i2, in chunks of [8 16 16]",

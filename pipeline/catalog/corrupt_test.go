@@ -168,7 +168,7 @@ func TestDatasetWithoutRecordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "nothing: file does not exist: name a directory, a file or a quoted pattern")
 	w.write("b.jsonl.gz", nil)
 	_, err = w.open(skipping)
-	require.ErrorContains(t, err, "2 files: --on-corrupt skip leaves out what is damaged, such as b.jsonl.gz: ")
+	require.ErrorContains(t, err, "2 files: --on-corrupt skip left out what is damaged, such as b.jsonl.gz: ")
 }
 
 // If no record is left, the error lists what is damaged, and its text names the first.
@@ -177,7 +177,7 @@ func TestDatasetOfDamagedShardsIsRefusedNamingDamage(t *testing.T) {
 	w.write("a.tar", bytes.Repeat([]byte("garbage!"), 100))
 	w.write("b.tar", tarOf(1, "s")[:700])
 	_, err := w.open(skipping)
-	require.ErrorContains(t, err, "2 files: --on-corrupt skip leaves out what is damaged, such as a.tar: record 0 at offset 0: the header's checksum does not match")
+	require.ErrorContains(t, err, "2 files: --on-corrupt skip left out what is damaged, such as a.tar: record 0 at offset 0: the header's checksum does not match")
 	d, ok := errors.AsType[*storage.DamagedError](err)
 	require.True(t, ok)
 	require.Equal(t, w.data, d.Dataset)

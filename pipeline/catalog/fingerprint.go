@@ -250,7 +250,7 @@ func logDamage(log *slog.Logger, damaged []Damage) {
 	const most = 10
 	for i, d := range damaged {
 		if i == most {
-			log.Warn("damaged records are left out of further shards", "shards", len(damaged)-most)
+			log.Warn("damaged records are left out of more shards", "shards", len(damaged)-most)
 			return
 		}
 		log.Warn("damaged records are left out", "shard", d.Path, "damages", d.Count(), "reason", d.Errors[0].Error())

@@ -173,7 +173,7 @@ func TestInvalidPartsAreRefused(t *testing.T) {
 	w.ofKinds("tar", 2)
 	for _, p := range [][2]int{{0, 0}, {-1, 2}, {2, 2}, {5, 2}} {
 		_, err := w.part(t.Context(), p[0], p[1])
-		require.ErrorContains(t, err, fmt.Sprintf("part %d of %d: parts are counted from 0", p[0], p[1]))
+		require.ErrorContains(t, err, fmt.Sprintf("part %d of %d does not exist: parts are numbered from 0", p[0], p[1]))
 	}
 	_, err := w.part(t.Context(), 0, 2, func(c *Config) { c.Rebuild = true })
 	require.ErrorContains(t, err, "a part can't be rebuilt")
@@ -181,7 +181,7 @@ func TestInvalidPartsAreRefused(t *testing.T) {
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = w.part(t.Context(), 0, 2, func(c *Config) { c.IndexDir = file })
-	require.ErrorContains(t, err, "nothing of a part stays")
+	require.ErrorContains(t, err, "the part could not be stored")
 	w.write("00.tar", []byte("damaged"))
 	_, err = w.part(t.Context(), 0, 2)
 	require.ErrorContains(t, err, "00.tar")

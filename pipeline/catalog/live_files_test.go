@@ -86,7 +86,7 @@ func TestDamagedFileIsRetriedOccasionally(t *testing.T) {
 		require.True(t, next.IsZero())
 		require.Positive(t, w.readsOf(func() { require.NoError(t, s.Index(context.Background(), due)) }))
 	}
-	require.Equal(t, 1, w.log.count("can't be taken yet"), "it is named once")
+	require.Equal(t, 1, w.log.count("can't be used yet"), "it is named once")
 	w.replace("b.jsonl.gz", data)
 	w.look(s)
 	require.Len(t, s.Shards(), 2)
@@ -165,7 +165,7 @@ func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
 	w.look(s)
 	require.True(t, once)
 	require.Empty(t, s.Shards())
-	require.Equal(t, []Waiting{{Path: "a.tar", Reason: "it changed while it was read"}}, s.Waiting())
+	require.Equal(t, []Waiting{{Path: "a.tar", Reason: "it changed while it was being read"}}, s.Waiting())
 	w.look(s)
 	require.EqualValues(t, 41, s.Counts().Records)
 }
@@ -269,7 +269,7 @@ func TestDatasetThatCannotGrowIsRefused(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	w.write("a.tar", tarOf(3, "a"))
 	_, err := w.openStock(dataset(filepath.Join(w.data, "a.tar")))
-	require.ErrorContains(t, err, "is a file: with --grow name the directory")
+	require.ErrorContains(t, err, "is a file: with --grow, name the directory")
 	_, err = w.openStock(func(c *Config) { c.Format.Name = "files" })
 	require.ErrorContains(t, err, "a directory is a shard")
 	_, err = w.openStock(func(c *Config) { c.Format.Arrays = []spec.Array{{Name: "a", Pattern: "*.npy"}} })

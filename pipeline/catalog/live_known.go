@@ -341,7 +341,7 @@ func (s *LiveIndex) twinOf(k *known) *known {
 func (s *LiveIndex) twiceReason(k *known) string {
 	o := s.twinOf(k)
 	if o == nil {
-		return "it is a shard that counts already: remove one of them, or leave it out with --exclude or a pattern"
+		return "it duplicates a shard that is already used: remove one of them, or leave it out with --exclude or a pattern"
 	}
 	return discover.TwiceReason(k.shard.Path, o.shard.Path)
 }

@@ -263,7 +263,7 @@ func (s *LiveIndex) one(ctx context.Context, c discover.Shard, held *admitted) (
 	}
 	switch {
 	case errors.Is(err, storage.ErrChanged):
-		s.wait(c.Object, waiting{reason: "it changed while it was read"})
+		s.wait(c.Object, waiting{reason: "it changed while it was being read"})
 		return nil, nil
 	case err != nil:
 		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
@@ -414,7 +414,7 @@ func (s *LiveIndex) choose(b *batch, judged []discover.Judgement) bool {
 		s.config.Log.Error("shards can't be read", "format", s.formats[best].Name, "error", err)
 		return false
 	}
-	s.config.Log.Info("the first shards say what the format is", "format", s.found.Format.Name, "shard", first[best])
+	s.config.Log.Info("the first shards determine the format", "format", s.found.Format.Name, "shard", first[best])
 	s.judgeAgain()
 	return true
 }
@@ -439,14 +439,14 @@ func (s *LiveIndex) sort(b *batch, judged []discover.Judgement) (shards []discov
 		switch j := judged[i]; {
 		case j.Err != nil:
 		case s.format < 0 && j.Format == textFormat:
-			s.wait(o, waiting{reason: "it is text, which counts only if there are no other shards: --format lines takes it"})
+			s.wait(o, waiting{reason: "it is text, which is used only if there are no other shards: --format lines uses it"})
 		case s.format < 0:
 			s.passOver(o)
 		case s.isShard(o, j):
 			shards = append(shards, discover.AsShard(s.found.Unpacker, o))
 		case s.config.Format.Name == "auto" && !s.named && j.Format == "" && discover.Takes(s.found.Unpacker, o.Path):
 			// A beginning of no known format may be that of an incomplete shard.
-			s.waitAgain(o, "its content is not of a known format: it may not be complete yet", false)
+			s.waitAgain(o, "its content has no known format: it may be incomplete", false)
 		default:
 			s.passOver(o)
 		}
@@ -494,7 +494,7 @@ func (s *LiveIndex) learn(b *batch, judged []discover.Judgement) {
 	for path, o := range s.passed {
 		if slices.Contains(fresh, discover.NamingOf(path)) {
 			delete(s.passed, path)
-			s.waiting[path] = &waiting{object: o, reason: "it came before the first shard of its naming", again: s.config.Now()}
+			s.waiting[path] = &waiting{object: o, reason: "it arrived before the first shard with its naming pattern", again: s.config.Now()}
 		}
 	}
 }
@@ -522,7 +522,7 @@ func (s *LiveIndex) judgeAgain() {
 	for path, o := range s.passed {
 		if discover.Takes(s.found.Unpacker, path) {
 			delete(s.passed, path)
-			s.waiting[path] = &waiting{object: o, reason: "it came before the first shard", again: s.config.Now()}
+			s.waiting[path] = &waiting{object: o, reason: "it arrived before the first shard", again: s.config.Now()}
 		}
 	}
 }

@@ -222,12 +222,12 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 	var lacking *LackingError
 	require.ErrorAs(t, err, &lacking)
 	require.Equal(t, []string{"training.17.tar"}, lacking.Paths)
-	require.EqualError(t, err, "training.17.tar is in the snapshot and not here: wait until it has been copied; it is looked for again at the next open")
+	require.EqualError(t, err, "training.17.tar is in the snapshot but not here: wait until it has been copied; the next open looks for it again")
 	var more strings.Builder
 	for i := range 1200 {
 		more.WriteString(line(1, fmt.Sprintf("x%04d", i)))
 	}
-	require.ErrorContains(t, seal(head+line(10, "training.0.tar")+more.String()), "x0000 and 1 199 more are in the snapshot and not here: ")
+	require.ErrorContains(t, seal(head+line(10, "training.0.tar")+more.String()), "x0000 and 1 199 more are in the snapshot but not here: ")
 
 	err = seal(head + line(10, "training.0.tar") + line(10_000, "training.1.tar"))
 	var differs *DiffersError
@@ -240,19 +240,19 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 	w.replace("training.1.tar", tarOf(10, "s")[:512])
 	w.look(s)
 	require.NoError(t, seal(head+line(10, "training.1.tar")), "it was here, and reads of it say that it has changed")
-	require.ErrorContains(t, seal(head+line(11, "training.1.tar")), "training.1.tar is in the snapshot and not here (record 0 at offset 0")
+	require.ErrorContains(t, seal(head+line(11, "training.1.tar")), "training.1.tar is in the snapshot but not here (record 0 at offset 0")
 
 	for _, tt := range []struct{ text, want string }{
 		{"lsiofs/1 dataset jsonl\n" + line(10, "training.0.tar"), "its shards have format jsonl, and those here have format tar"},
 		{head, "holds no records"},
-		{"", "does not begin as the text of a snapshot does"},
-		{head + "x", `line 2 is not one of a shard: "x"`},
-		{head + "1 2 3 a", "line 2 is not one of a shard"},
-		{head + "01 2 3 a\n", "line 2 is not one of a shard"},
-		{head + "1 2 3 \n", "line 2 is not one of a shard"},
-		{head + "1 2 -3 a\n", "line 2 is not one of a shard"},
-		{head + "1 2 3 b\n1 2 3 a\n", "line 3: a has to come after b"},
-		{head + "1 2 3 a\n1 2 3 a\n", "line 3: a has to come after a"},
+		{"", "does not begin like the text of a snapshot"},
+		{head + "x", `line 2 does not describe a shard: "x"`},
+		{head + "1 2 3 a", "line 2 does not describe a shard"},
+		{head + "01 2 3 a\n", "line 2 does not describe a shard"},
+		{head + "1 2 3 \n", "line 2 does not describe a shard"},
+		{head + "1 2 -3 a\n", "line 2 does not describe a shard"},
+		{head + "1 2 3 b\n1 2 3 a\n", "line 3: a must come after b"},
+		{head + "1 2 3 a\n1 2 3 a\n", "line 3: a must come after a"},
 	} {
 		require.ErrorContains(t, seal(tt.text), tt.want, tt.text)
 	}
@@ -345,6 +345,6 @@ func TestLiveIndexContinuesInMemoryWhenDirectoryIsRemoved(t *testing.T) {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
 	w.look(s)
-	require.Equal(t, 1, w.log.count("kept in memory, and found out again by the next run"))
+	require.Equal(t, 1, w.log.count("kept in memory, and built again by the next run"))
 	requireSame(t, w.mustOpen(func(c *Config) { c.IndexDir = t.TempDir() }), w.mustSeal(s, s.Shards()))
 }

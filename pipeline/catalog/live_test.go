@@ -18,7 +18,7 @@ func TestLiveIndexMatchesMountOfSameFiles(t *testing.T) {
 	require.Equal(t, "auto", s.Format().Name)
 	require.Empty(t, s.Shards())
 	_, err := s.Text(nil)
-	require.ErrorContains(t, err, "no shard shows the format yet")
+	require.ErrorContains(t, err, "the format is unknown until the first shard arrives")
 	w.look(s)
 	require.Equal(t, "tar", s.FormatLine())
 	require.Equal(t, ".tar", w.mustSeal(s, s.Shards()).StreamExtension())

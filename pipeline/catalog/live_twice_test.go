@@ -37,8 +37,8 @@ func TestDuplicateShardCountsOnce(t *testing.T) {
 	for _, x := range s.Waiting() {
 		reasons[x.Path] = x.Reason
 	}
-	require.Contains(t, reasons["a.jsonl.zst"], "it is a.jsonl in another codec: remove one of them")
-	require.Contains(t, reasons["latest.jsonl"], "it is d.jsonl by another name: remove one of them")
+	require.Contains(t, reasons["a.jsonl.zst"], "it is a.jsonl in a different codec: remove one of them")
+	require.Contains(t, reasons["latest.jsonl"], "it is d.jsonl under another name: remove one of them")
 	require.Equal(t, 4, w.log.count("file is left out"))
 	require.EqualValues(t, 4, w.mustSeal(s, s.Shards()).PassedOver())
 

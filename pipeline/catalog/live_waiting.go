@@ -66,7 +66,7 @@ func (s *LiveIndex) waitAgain(o storage.Object, reason string, admit bool) (admi
 		w.again = earlier(w.again, w.damaged.AdmitAt())
 	}
 	if first && s.logged.allows(now) {
-		s.config.Log.Warn("file can't be taken yet: it is tried again", "file", o.Path, "reason", reason, "again", w.again.Sub(now))
+		s.config.Log.Warn("file can't be used yet and is tried again later", "file", o.Path, "reason", reason, "again", w.again.Sub(now))
 	}
 	return false
 }
@@ -119,7 +119,7 @@ func (s *LiveIndex) appendIndexed(list []Waiting) []Waiting {
 			list = append(list, Waiting{Path: path, Reason: s.twiceReason(k)})
 			continue
 		}
-		reason := "its records are of another kind than those of this run's shards"
+		reason := "its records are of a different kind from those of this run's shards"
 		if k.kind != manyKind {
 			kind := s.kinds[k.kind]
 			from := differAt(s.kind, kind)
@@ -198,7 +198,7 @@ func (s *LiveIndex) Due(now time.Time) (due []storage.Object, next time.Time) {
 func reasonOf(path string, err error) string {
 	var refused *format.RefusedError
 	if errors.As(err, &refused) {
-		return refused.Error() + ": lsiofs does not read this; it is tried again, as it may not be complete yet"
+		return refused.Error() + ": lsiofs can't read this; it may be incomplete, so it is tried again later"
 	}
 	return strings.TrimPrefix(err.Error(), path+": ")
 }

@@ -91,7 +91,7 @@ type LiveIndexCounts struct {
 	JournalBytes, LiveBytes int64 // total size of these files, and how much of it is in use
 }
 
-var errLiveIndexClosed = errors.New("the dataset is not indexed any more: the mount is being closed")
+var errLiveIndexClosed = errors.New("indexing has ended: the mount is being closed")
 
 // OpenLiveIndex opens the stored index of a dataset from the index directory's journals, including
 // those of processes that were killed, and from its sealed indexes. It indexes nothing, and opens

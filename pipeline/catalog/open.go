@@ -432,7 +432,7 @@ func (o *opening) refuseEmpty(shards []index.Shard) error {
 		}
 	}
 	if damaged > 0 {
-		all.Err = fmt.Errorf("%s holds no records in %s: --on-corrupt skip leaves out what is damaged, such as %s", &o.target, files(len(shards)), first)
+		all.Err = fmt.Errorf("%s holds no records in %s: --on-corrupt skip left out what is damaged, such as %s", &o.target, files(len(shards)), first)
 		return all
 	}
 	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or choose another --format", &o.target, files(len(shards)), o.found.Format.Name)
@@ -549,7 +549,7 @@ func (c *Catalog) setKind() error {
 	}
 	f, err := u.OfKind(c.kind)
 	if err != nil {
-		return fmt.Errorf("%s: the stored index has %s: %w: lsiofs index --rebuild makes the index again", c.image.Object(first).Path, kindText(c.kind, 0), err)
+		return fmt.Errorf("%s: the stored index has %s: %w: rebuild the index with lsiofs index --rebuild", c.image.Object(first).Path, kindText(c.kind, 0), err)
 	}
 	c.unpacker = f
 	return nil

@@ -34,9 +34,9 @@ type Indexed struct {
 func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
 	switch {
 	case part.Count < 1 || part.Index < 0 || part.Index >= part.Count:
-		return Indexed{}, fmt.Errorf("part %d of %d: parts are counted from 0, up to one less than there are", part.Index, part.Count)
+		return Indexed{}, fmt.Errorf("part %d of %d does not exist: parts are numbered from 0 to one less than their number", part.Index, part.Count)
 	case c.Rebuild:
-		return Indexed{}, errors.New("a part can't be rebuilt: what was stored before would count, too; rebuild the whole index, or name another directory with --index-dir")
+		return Indexed{}, errors.New("a part can't be rebuilt, because what the other parts stored before would stay: rebuild the whole index, or name another directory with --index-dir")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -89,7 +89,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 	// Journals are written late: make sure that the part is really stored.
 	err := b.Added(func(_ int, _ uint32, blob index.Blob) { totals.Records += blob.Header().Records })
 	if err == nil && len(mine) > 0 && !b.Stays() {
-		err = errors.New("nothing of a part stays without an index directory that can be written: free space there, or name another with --index-dir")
+		err = errors.New("the part could not be stored, because the index directory can't be written: free space there, or name another with --index-dir")
 	}
 	if err != nil {
 		return fmt.Errorf("index of %s: %w", &o.target, err)

@@ -181,7 +181,7 @@ func (r *shardReader) asNamed(ctx context.Context) error {
 	case err != nil:
 		return unread(ctx, r.object.Path, err)
 	case anothers:
-		return fmt.Errorf("%s: its content has another format than its name: choose the shards' --format", r.object.Path)
+		return fmt.Errorf("%s: its content is of a different format than its name implies: choose the shards' --format", r.object.Path)
 	}
 	h.growing = false
 	r.reader = h

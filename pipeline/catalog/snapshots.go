@@ -25,10 +25,10 @@ type LackingError struct {
 
 func (e *LackingError) Error() string {
 	if n := len(e.Paths); n > 1 {
-		return fmt.Sprintf("%s and %s more are in the snapshot and not here%s: wait until they have been copied; they are looked for again at the next open",
+		return fmt.Sprintf("%s and %s more are in the snapshot but not here%s: wait until they have been copied; the next open looks for them again",
 			e.Paths[0], grouped(uint64(n-1)), e.because())
 	}
-	return fmt.Sprintf("%s is in the snapshot and not here%s: wait until it has been copied; it is looked for again at the next open", e.Paths[0], e.because())
+	return fmt.Sprintf("%s is in the snapshot but not here%s: wait until it has been copied; the next open looks for it again", e.Paths[0], e.because())
 }
 
 func (e *LackingError) because() string {
@@ -53,7 +53,7 @@ func (e *DiffersError) Error() string {
 	case e.Here.Bytes != e.There.Bytes:
 		figures = fmt.Sprintf("%s decoded bytes here, %s", grouped(e.Here.Bytes), grouped(e.There.Bytes))
 	}
-	return fmt.Sprintf("%s: %s in the snapshot: it was changed after the snapshot, or is another copy: put back the file of the snapshot, or go on with the next epoch", e.Path, figures)
+	return fmt.Sprintf("%s: %s in the snapshot: it was changed after the snapshot, or is a different copy: restore the snapshot's file, or continue with the next epoch", e.Path, figures)
 }
 
 // grouped formats a number with a space between thousands.
@@ -305,7 +305,7 @@ func (s *LiveIndex) Text(shards []LiveShard) ([]byte, error) {
 	format, known := s.found.Format, s.format >= 0
 	s.mu.RUnlock()
 	if !known {
-		return nil, errors.New("no shard shows the format yet: wait for one, or choose the --format")
+		return nil, errors.New("the format is unknown until the first shard arrives: wait for it, or choose the --format")
 	}
 	line := firstLine(format)
 	size := len(line)
@@ -370,10 +370,10 @@ func (t *snapshotText) parse(to []LiveShard) ([]LiveShard, error) {
 		line, after, found := strings.Cut(rest, "\n")
 		x, ok := parseShard(line)
 		if !found || !ok {
-			return nil, fmt.Errorf("line %d is not one of a shard: %q", t.lines, line)
+			return nil, fmt.Errorf("line %d does not describe a shard: %q", t.lines, line)
 		}
 		if t.last >= x.Path { // no path is empty
-			return nil, fmt.Errorf("line %d: %s has to come after %s", t.lines, x.Path, t.last)
+			return nil, fmt.Errorf("line %d: %s must come after %s", t.lines, x.Path, t.last)
 		}
 		to, rest, t.last = append(to, x), after, x.Path
 	}
@@ -435,8 +435,8 @@ func NewsOf(before, now []byte) (n News, err error) {
 }
 
 var (
-	errNoText = errors.New("it does not begin as the text of a snapshot does")
-	errNoLine = errors.New("a line of the snapshot's text is not one of a shard")
+	errNoText = errors.New("it does not begin like the text of a snapshot")
+	errNoLine = errors.New("a line of the snapshot's text does not describe a shard")
 )
 
 // textLines iterates over the lines of a text that are shards.

@@ -55,12 +55,12 @@ func TestInvalidSnapshotTextsYieldNoNewShards(t *testing.T) {
 	right := []byte(head + "1 1 1 a\n2 2 2 b\n")
 	for _, wrong := range []string{"x", head + "1 1 1 a", head + "1 1 a\n", head + "1 1 1 \n", head + "1 1 1 b\n1 1 1 a\n", head + "1 1 1 a\n1 1 1 a\n"} {
 		_, err := NewsOf([]byte(wrong), right)
-		require.ErrorContains(t, err, "not one of a shard", wrong)
+		require.ErrorContains(t, err, "does not describe a shard", wrong)
 		_, err = NewsOf(right, []byte(wrong))
-		require.ErrorContains(t, err, "not one of a shard", wrong)
+		require.ErrorContains(t, err, "does not describe a shard", wrong)
 	}
 	_, err := NewsOf(right, []byte(head+"-1 1 1 a\n"))
-	require.ErrorContains(t, err, "not one of a shard")
+	require.ErrorContains(t, err, "does not describe a shard")
 }
 
 func TestPathsAreSortedByBytes(t *testing.T) {

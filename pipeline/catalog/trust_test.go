@@ -37,8 +37,8 @@ func TestFilesOfTheIndexThatOthersCouldHaveWrittenAreNotUsed(t *testing.T) {
 		}},
 		{"a pipe", "not a regular file", false, func(p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) }},
 		{"a directory", "not a regular file", false, func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }},
-		{"a file that all may write to", "others may write to it", false, func(p string) error { return os.Chmod(p, 0o602) }},
-		{"a file that its group may write to", "others may write to it", false, func(p string) error { return os.Chmod(p, 0o620) }},
+		{"a file that all may write to", "other users may write to it", false, func(p string) error { return os.Chmod(p, 0o602) }},
+		{"a file that its group may write to", "other users may write to it", false, func(p string) error { return os.Chmod(p, 0o620) }},
 		{"a file of a stranger", "it belongs to user 12345", true, func(p string) error { return os.Chown(p, stranger, stranger) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

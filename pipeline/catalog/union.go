@@ -119,7 +119,7 @@ func (c *UnionConfig) shards() (all []index.Shard) {
 	return all
 }
 
-var errNotAsStored = errors.New("the stored index is of something else")
+var errNotAsStored = errors.New("the stored index is of a different dataset")
 
 // stored returns the index of an earlier run, if it equals what a new one would be.
 func (c *UnionConfig) stored(store *index.Store, shards []index.Shard, lines func(io.Writer) error) (*index.Image, error) {

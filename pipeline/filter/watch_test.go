@@ -207,10 +207,10 @@ func TestWatchFiltersDuplicateShardOnce(t *testing.T) {
 		link          bool
 		reason        string
 	}{
-		"compressed later":   {"a.txt", "a.txt.gz", false, "a.txt.gz: it is a.txt in another codec: remove one of them"},
-		"decompressed later": {"a.txt.gz", "a.txt", false, "a.txt: it is a.txt.gz in another codec: remove one of them"},
-		"another codec":      {"a.txt.gz", "a.txt.zst", false, "a.txt.zst: it is a.txt.gz in another codec: remove one of them"},
-		"another name":       {"a.txt", "latest.txt", true, "latest.txt: it is a.txt by another name: remove one of them"},
+		"compressed later":   {"a.txt", "a.txt.gz", false, "a.txt.gz: it is a.txt in a different codec: remove one of them"},
+		"decompressed later": {"a.txt.gz", "a.txt", false, "a.txt: it is a.txt.gz in a different codec: remove one of them"},
+		"another codec":      {"a.txt.gz", "a.txt.zst", false, "a.txt.zst: it is a.txt.gz in a different codec: remove one of them"},
+		"another name":       {"a.txt", "latest.txt", true, "latest.txt: it is a.txt under another name: remove one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -153,7 +153,7 @@ func ParseAmount(text string) (Amount, error) {
 	if text == "" || text == "0" {
 		return Amount{}, nil
 	}
-	return Amount{}, fmt.Errorf("%q is not an amount: write 0, or such as 40000units, 100000records or 5shards", text)
+	return Amount{}, fmt.Errorf("%q is not an amount: write 0, or a number such as 40000units, 100000records or 5shards", text)
 }
 
 // Within returns an error if an epoch of window w can never have that much new data, otherwise nil.

@@ -90,7 +90,7 @@ func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (
 // Epoch returns an epoch of the mixture. Its states are those of the sources' epochs.
 func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	if epoch >= maxMixed/m.length {
-		return nil, fmt.Errorf("order: epoch %d of the mixture is beyond what can be ordered, which is %d epochs", epoch, maxMixed/m.length)
+		return nil, fmt.Errorf("order: epoch %d of the mixture is too large: at most %d epochs can be ordered", epoch, maxMixed/m.length)
 	}
 	e := &Epoch{number: epoch, order: m.order, whole: m.Part, total: m.length}
 	for _, k := range m.known {

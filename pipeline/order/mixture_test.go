@@ -286,5 +286,5 @@ func TestInvalidMixturesAreRefused(t *testing.T) {
 	m, err := NewMixture(o, s, two, 1<<40)
 	require.NoError(t, err)
 	_, err = m.Epoch(1 << 22)
-	require.ErrorContains(t, err, "beyond what can be ordered")
+	require.ErrorContains(t, err, "epochs can be ordered")
 }

@@ -102,7 +102,7 @@ func (d *Directory) trust() error {
 		return err
 	}
 	if m := info.Mode(); m.Perm()&0o002 != 0 && m&fs.ModeSticky == 0 {
-		return fmt.Errorf("%s: others may write to it (mode %04o): chmod o-w takes that right away; or name another one with --run", d.path, m.Perm())
+		return fmt.Errorf("%s: other users may write to it (mode %04o): run chmod o-w, or name another directory with --run", d.path, m.Perm())
 	}
 	d.trusted, err = index.TrustIn(d.path)
 	return err
@@ -142,7 +142,7 @@ func (d *Directory) beginAs(i Info) error {
 		err = d.publish(infoName, text)
 	}
 	if err != nil && !errors.Is(err, errTaken) {
-		return fmt.Errorf("begin a run in %s: %w", d.path, err)
+		return fmt.Errorf("starting a run in %s: %w", d.path, err)
 	}
 	return d.readInfo()
 }
@@ -154,7 +154,7 @@ func (d *Directory) Suits(want Info) error {
 		{"format", d.info.Format, want.Format}, {"kind", d.info.Kind, want.Kind}, {"order of newest shards (--newest)", d.info.Newest, want.Newest},
 	} {
 		if x.here != x.there {
-			return fmt.Errorf("%s: its %s is %q, and not %q: name another directory with --run", d.path, x.what, x.here, x.there)
+			return fmt.Errorf("%s: its %s is %q, not %q: name another directory with --run", d.path, x.what, x.here, x.there)
 		}
 	}
 	return nil
@@ -322,7 +322,7 @@ func (d *Directory) publishByRename(temp, to string) error {
 	case errors.Is(err, fs.ErrExist):
 		return errors.Join(errTaken, d.sys.remove(temp))
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		err = fmt.Errorf("%s: its file system has neither hard links nor renames that replace nothing, so that two nodes could take one epoch: name a directory elsewhere with --run", d.path)
+		err = fmt.Errorf("%s: its file system supports neither hard links nor renames that do not replace, so two nodes could start the same epoch: name a directory on another file system with --run", d.path)
 	}
 	return errors.Join(err, d.sys.remove(temp))
 }

@@ -90,7 +90,7 @@ func (d *Directory) Take(e Epoch, text []byte) (Epoch, error) {
 		err = d.publish(epochName(e.Epoch), record)
 	}
 	if err != nil && !errors.Is(err, errTaken) {
-		return Epoch{}, fmt.Errorf("take epoch %d in %s: %w", e.Epoch, d.path, err)
+		return Epoch{}, fmt.Errorf("starting epoch %d in %s: %w", e.Epoch, d.path, err)
 	}
 	there, err := d.Epoch(e.Epoch)
 	if err != nil {
@@ -154,7 +154,7 @@ func encode(record any) ([]byte, error) {
 	b.WriteString(hex.EncodeToString(sum[:]))
 	b.WriteByte('\n')
 	if b.Len() >= maxRecordBytes {
-		return nil, fmt.Errorf("it would have %d bytes, and may have less than %d", b.Len(), maxRecordBytes)
+		return nil, fmt.Errorf("it would have %d bytes, but must have fewer than %d", b.Len(), maxRecordBytes)
 	}
 	return b.Bytes(), nil
 }
@@ -165,7 +165,7 @@ var errCut = errors.New("it is damaged: it should have two lines, the second the
 // error.
 func decode(text []byte, record any) error {
 	if len(text) >= maxRecordBytes {
-		return fmt.Errorf("it has %d bytes, and may have less than %d", len(text), maxRecordBytes)
+		return fmt.Errorf("it has %d bytes, but must have fewer than %d", len(text), maxRecordBytes)
 	}
 	end := bytes.IndexByte(text, '\n') + 1
 	sum := sha256.Sum256(text[:end])
@@ -179,7 +179,7 @@ func decode(text []byte, record any) error {
 		return err
 	}
 	if head.Version != Version {
-		return fmt.Errorf("it is of version %d, and this lsiofs knows version %d: use a newer one", head.Version, Version)
+		return fmt.Errorf("it is of version %d, and this lsiofs reads version %d: use a newer lsiofs", head.Version, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(text[:end]))
 	d.DisallowUnknownFields()

@@ -95,7 +95,7 @@ func TestRunOfOtherShardsIsRefused(t *testing.T) {
 	_, err := Open(t.TempDir(), Info{Format: "lc0", Newest: "size"})
 	require.ErrorContains(t, err, "neither name nor mtime")
 	_, err = Open(t.TempDir(), Info{Format: "npy", Kind: strings.Repeat("x", 5000), Newest: "name"})
-	require.ErrorContains(t, err, "less than 4096")
+	require.ErrorContains(t, err, "fewer than 4096")
 }
 
 func TestAlteredFilesAreRefused(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAlteredFilesAreRefused(t *testing.T) {
 		"another sum":           {line + "\n" + strings.Repeat("0", 64) + "\n", "it is damaged"},
 		"a byte more":           {string(right) + "\n", "it is damaged"},
 		"an edited line":        {strings.Replace(string(right), `"records":2`, `"records":3`, 1), "it is damaged"},
-		"a future version":      {again(strings.Replace(line, `"version":1`, `"version":2,"x":[]`, 1)), "use a newer one"},
+		"a future version":      {again(strings.Replace(line, `"version":1`, `"version":2,"x":[]`, 1)), "use a newer lsiofs"},
 		"another run":           {again(strings.Replace(line, took.Run, strings.Repeat("0", 32), 1)), "and this is run " + took.Run},
 		"another epoch":         {again(strings.Replace(line, `"epoch":0`, `"epoch":1`, 1)), "it is of epoch 1"},
 		"a field more":          {again(strings.Replace(line, `"records":2`, `"records":2,"more":2`, 1)), "more"},
@@ -124,7 +124,7 @@ func TestAlteredFilesAreRefused(t *testing.T) {
 		"spaces":                {again(strings.Replace(line, `,"records"`, `, "records"`, 1)), "its fields are not"},
 		"no snapshot":           {again(strings.Replace(line, took.Snapshot, "../../etc/passwd", 1)), "64 hexadecimal digits"},
 		"no JSON":               {again("{"), "unexpected end"},
-		"too long":              {strings.Repeat("x", 5000), "less than 4096"},
+		"too long":              {strings.Repeat("x", 5000), "fewer than 4096"},
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(x.text), 0o644))
 		_, err := d.Epoch(0)
@@ -134,7 +134,7 @@ func TestAlteredFilesAreRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, right, 0o644))
 	require.NoError(t, os.Chmod(file, 0o666))
 	_, err = d.Epoch(0)
-	require.ErrorContains(t, err, "others may write to it")
+	require.ErrorContains(t, err, "other users may write to it")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.Symlink("/etc/hostname", file))
 	_, err = d.Epoch(0)
@@ -144,7 +144,7 @@ func TestAlteredFilesAreRefused(t *testing.T) {
 	for what, x := range map[string]struct{ text, why string }{
 		"not packed": {"hello", "EOF"},
 		"cut":        {string(must(packText(textOf(0)))[:20]), "EOF"},
-		"another":    {string(must(packText(textOf(7)))), "not the text that its name stands for"},
+		"another":    {string(must(packText(textOf(7)))), "its content does not match its name"},
 	} {
 		require.NoError(t, os.WriteFile(snapshot, []byte(x.text), 0o644))
 		_, err := d.Snapshot(took.Snapshot)
@@ -246,7 +246,7 @@ func TestWithoutHardLinksNonReplacingRenameIsUsed(t *testing.T) {
 		require.Equal(t, took, lost)
 	}
 	_, err := open(filepath.Join(path, "other"), games, odd{link_: none, rename_: func(string, string) error { return unix.EINVAL }})
-	require.ErrorContains(t, err, "neither hard links nor renames that replace nothing")
+	require.ErrorContains(t, err, "neither hard links nor renames that do not replace")
 	require.Equal(t, []string{"snapshots"}, namesIn(t, filepath.Join(path, "other")))
 }
 
@@ -271,9 +271,9 @@ func TestWorldWritableRunDirectoryIsRefused(t *testing.T) {
 	opened(t, path)
 	require.NoError(t, os.Chmod(path, 0o777))
 	_, err := Open(path, games)
-	require.ErrorContains(t, err, "others may write to it (mode 0777): chmod o-w takes that right away")
+	require.ErrorContains(t, err, "other users may write to it (mode 0777): run chmod o-w")
 	_, err = Read(path)
-	require.ErrorContains(t, err, "others may write to it")
+	require.ErrorContains(t, err, "other users may write to it")
 	require.NoError(t, os.Chmod(path, 0o777|os.ModeSticky)) // only the owner of a file can remove it
 	opened(t, path)
 }

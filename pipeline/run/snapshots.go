@@ -48,7 +48,7 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	}
 	packed, err := d.read(snapshotName(fingerprint), maxTextBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the snapshot %s: %w in %s, which keeps the newest %d: copy %s back, or go on with a later epoch (lsiofs snapshots %s lists them)",
+		return nil, fmt.Errorf("the snapshot %s: %w in %s, which keeps the newest %d: copy %s back, or continue with a later epoch (lsiofs snapshots %s lists them)",
 			fingerprint, ErrGone, d.path, keptSnapshots, snapshotName(fingerprint), d.path)
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	}
 	text, err := unpackText(packed)
 	if err == nil && Fingerprint(text) != fingerprint {
-		err = errors.New("it is not the text that its name stands for")
+		err = errors.New("its content does not match its name")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: copy it again from an intact run directory", filepath.Join(d.path, snapshotName(fingerprint)), err)

@@ -125,7 +125,7 @@ func ParseDims(text string) ([]DimValue, error) {
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
 		if begin, _, is := strings.Cut(number, ":"); is && named && name != "" && begin != "" {
-			return nil, fmt.Errorf("%q is a region, and it takes a length: write %s=24 for that; --select %s chooses the region in which crops lie", part, name, part)
+			return nil, fmt.Errorf("%q is a region, but a length is needed: write %s=24; --select %s chooses the region that crops are taken from", part, name, part)
 		}
 		if err != nil || n < 1 || named && name == "" {
 			return nil, fmt.Errorf("%q is not a number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
@@ -139,7 +139,7 @@ func ParseDims(text string) ([]DimValue, error) {
 		list = append(list, DimValue{name, n})
 	}
 	if len(list) > maxDims {
-		return nil, fmt.Errorf("%d dimensions are given: at most %d are read", len(list), maxDims)
+		return nil, fmt.Errorf("%d dimensions are given: at most %d are supported", len(list), maxDims)
 	}
 	return list, nil
 }
@@ -204,7 +204,7 @@ func ParseSelection(text string) (Selection, error) {
 		s.Places = append(s.Places, n)
 	}
 	if len(s.Places) > maxPlaces {
-		return Selection{}, fmt.Errorf("--select %s has %d places: at most %d are read; select a region, or store these places as an array of their own", name, len(s.Places), maxPlaces)
+		return Selection{}, fmt.Errorf("--select %s has %d places: at most %d are supported; select a region, or store these places as an array of their own", name, len(s.Places), maxPlaces)
 	}
 	return s, nil
 }
@@ -251,7 +251,7 @@ func (f Format) validateZarr(p *problems) {
 	for _, x := range z.Fields {
 		name := NameOf(x)
 		if names[name] {
-			p.addf("--array: two arrays are named %s: give them names, as --array a=%s", name, x.Pattern)
+			p.addf("--array: two arrays are named %s: give them different names, such as --array a=%s", name, x.Pattern)
 		}
 		names[name] = true
 	}
@@ -266,18 +266,18 @@ func (f Format) validateZarr(p *problems) {
 		oneOf(p, "--missing", z.Missing, MissingFill, MissingSkip)
 	}
 	if z.Jitter && z.List != "" && len(z.Stride) == 0 {
-		p.addf("--jitter with --crops needs --stride: how far origins may move")
+		p.addf("--jitter with --crops needs --stride, which bounds how far origins may move")
 	}
 	if z.As != "" && z.As != AsFloat32 {
 		p.addf("--as %s needs --format lc0, not %q: crops can be of float32", z.As, f.Name)
 	}
 	if z.As == "" && len(z.Scale)+len(z.Offset) > 0 {
-		p.addf("--scale and --offset say how numbers are computed with --as float32: add that, or leave them out")
+		p.addf("--scale and --offset need --as float32: add that, or leave them out")
 	}
 	z.validateNumbers(p, "--scale", z.Scale)
 	z.validateNumbers(p, "--offset", z.Offset)
 	if z.Stack && len(z.Fields) == 1 {
-		p.addf("--stack puts several arrays together, and --array names one")
+		p.addf("--stack needs several arrays, but --array names one: name more, or leave --stack out")
 	}
 }
 
@@ -286,13 +286,13 @@ func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
 	for _, n := range list {
 		switch x := float32(n.Value); {
 		case math.IsNaN(float64(x)) || math.IsInf(float64(x), 0):
-			p.addf("%s (%v) must be a number that float32 has", flag, n.Value)
+			p.addf("%s (%v) must be a number that fits float32", flag, n.Value)
 		case x == 0 && flag == "--scale":
 			p.addf("--scale (%v) must not be 0 as a float32: all elements would be the same", n.Value)
 		}
 		named := func(x Array) bool { return NameOf(x) == n.Field }
 		if n.Field != "" && len(z.Fields) > 0 && !slices.ContainsFunc(z.Fields, named) {
-			p.addf("%s names %s: --array names no such array", flag, n.Field)
+			p.addf("%s names %s: --array does not name that array", flag, n.Field)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func (f Format) validateArrays(p *problems) {
 		p.addf("--array needs --format npy, not %q", f.Name)
 	}
 	if n := len(f.Arrays); n < 2 || n > maxArrays {
-		p.addf("--array is given once for each array, for 2 to %d of them, not %d: one array needs no --array", maxArrays, n)
+		p.addf("--array must be given once for each of 2 to %d arrays, not %d: a single array needs no --array", maxArrays, n)
 	}
 	seen := map[string]bool{}
 	for _, a := range f.Arrays {
@@ -331,7 +331,7 @@ func (f Format) validateArrays(p *problems) {
 			p.addf("--array: the name %q must be letters, digits and _, up to 64 of them, and not begin with a digit", a.Name)
 		}
 		if seen[a.Name] {
-			p.addf("--array %s is there twice", a.Name)
+			p.addf("--array %s is given twice", a.Name)
 		}
 		seen[a.Name] = true
 		if a.Pattern == "" || strings.HasPrefix(a.Pattern, "/") {
@@ -405,6 +405,6 @@ func (f Format) validateAs(p *problems) {
 		p.addf("--as %s needs --format lc0, not %q", f.As, f.Name)
 	}
 	if f.As != "" && len(f.Arrays) > 0 {
-		p.addf("--as %s is for games of lc0, and --array for arrays: leave one of them out", f.As)
+		p.addf("--as %s and --array can't be combined: leave one of them out", f.As)
 	}
 }

@@ -61,15 +61,15 @@ func (s Spec) validateGrow(p *problems) {
 	text := strings.ToLower(s.Dataset)
 	switch {
 	case s.Mix.Asked():
-		p.addf("%s can't be combined with --mix: %s is one dataset: name it in the place of --mix", flag, why)
+		p.addf("%s can't be combined with --mix: %s is for one dataset: name it instead of --mix", flag, why)
 	case strings.HasPrefix(text, "s3://") || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://"):
-		p.addf("%s is for a dataset in a file system: %s at a bucket or web server can't be followed: copy the shards to a directory as they come", flag, why)
+		p.addf("%s is for a dataset in a file system: %s at a bucket or web server can't be followed: copy the shards to a directory as they arrive", flag, why)
 	}
 	if len(s.Format.Arrays) > 0 {
-		p.addf("%s can't be combined with --array: write the arrays as one structured array a file", flag)
+		p.addf("%s can't be combined with --array: write the arrays to each file as one structured array", flag)
 	}
 	if s.Format.Name == "zarr" {
-		p.addf("%s can't be combined with --format zarr: an array that grows is mounted again", flag)
+		p.addf("%s can't be combined with --format zarr: mount an array again after it has grown", flag)
 	}
 	if s.Format.Name == "files" {
 		p.addf("%s can't be combined with --format files: pack the files as tar shards", flag)
@@ -97,7 +97,7 @@ func (g Grow) validate(p *problems) {
 		{"--settle", g.Settle != 0}, {"--poll", g.Poll != 0}, {"--hold", g.Hold},
 	} {
 		if f.given {
-			p.addf("%s belongs to --grow, for a dataset that shards arrive in: add --grow, or leave %s out", f.flag, f.flag)
+			p.addf("%s needs --grow, which serves a dataset whose shards change: add --grow, or leave %s out", f.flag, f.flag)
 		}
 	}
 }

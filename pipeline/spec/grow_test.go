@@ -14,7 +14,7 @@ func TestGrowingOptionsRequireGrow(t *testing.T) {
 	} {
 		s := Default()
 		s.Dataset, s.Grow = "/data", g
-		require.ErrorContains(t, s.Validate(), flag+" belongs to --grow", flag)
+		require.ErrorContains(t, s.Validate(), flag+" needs --grow", flag)
 		s.Grow.On = true
 		require.NoError(t, s.Validate(), flag)
 	}

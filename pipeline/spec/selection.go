@@ -116,7 +116,7 @@ func parseFraction(text string) (uint32, bool) {
 
 func (s Split) validate(p *problems) {
 	if s.Part.From > s.Part.To || s.Part.To > billion || s.Part.From == s.Part.To && s.Part.To != 0 {
-		p.addf("--split (%s) must be two fractions between 0 and 1, the first below the second, as 0..0.9", s.Part)
+		p.addf("--split (%s) must be two fractions between 0 and 1, the first below the second, such as 0..0.9", s.Part)
 	}
 	if s.By != "" {
 		oneOf(p, "--split-by", s.By, SplitByRecord, SplitByShard, SplitByUnit)
@@ -235,7 +235,7 @@ func parseBucketWays(texts []string) (w BucketWays, err error) {
 		case name == "addressing" && slices.Contains([]Addressing{AddressingAuto, AddressingPath, AddressingVirtual}, Addressing(value)):
 			w.Addressing = Addressing(value)
 		case name == "endpoint":
-			return w, fmt.Errorf("the service of a source stands in its dataset's name: write s3+https://HOST/BUCKET/PREFIX")
+			return w, fmt.Errorf("the service of a source is part of its dataset's name: write s3+https://HOST/BUCKET/PREFIX")
 		default:
 			return w, fmt.Errorf("%q can't follow the weight: the settings are anonymous, requester-pays, region=REGION and addressing=path|virtual|auto", withoutURL(text))
 		}
@@ -299,7 +299,7 @@ func ParseSource(text string) (Source, error) {
 	name, rest, named := strings.Cut(text, "=")
 	weight, dataset, weighed := strings.Cut(rest, ":")
 	if !named || !weighed || dataset == "" {
-		return Source{}, fmt.Errorf("%q is not a source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", withoutURL(text))
+		return Source{}, fmt.Errorf("%q is not a source of a mixture: write NAME=WEIGHT:DATASET, such as web=70:/data/web", withoutURL(text))
 	}
 	if err := checkSourceName(name); err != nil {
 		return Source{}, err
@@ -322,7 +322,7 @@ func ParseSource(text string) (Source, error) {
 func checkSourceName(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 	if name == "" || len(name) > MaxSourceName || strings.Trim(name, allowed) != "" {
-		return fmt.Errorf("%q is not a name of a source: take 1 to %d small letters, digits, _ and -", withoutURL(name), MaxSourceName)
+		return fmt.Errorf("%q is not a name of a source: use 1 to %d lowercase letters, digits, _ and -", withoutURL(name), MaxSourceName)
 	}
 	return nil
 }

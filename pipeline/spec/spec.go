@@ -324,16 +324,16 @@ func (s Spec) Validate() error {
 	oneOf(&p, "--direct", s.Direct, DirectAuto, DirectOn, DirectOff)
 	oneOf(&p, "--read", s.Read, ReadAuto, ReadScan, ReadGather, ReadSpool)
 	if s.SpoolMaxBytes < 0 {
-		p.addf("--spool-max (%d bytes) must be at least 0, which stands for what the order needs", s.SpoolMaxBytes)
+		p.addf("--spool-max (%d bytes) must be at least 0; 0 is what the order needs", s.SpoolMaxBytes)
 	}
 	if n := s.Lookahead; n < 0 || n > MaxLookahead {
-		p.addf("--lookahead (%d bytes) must be between 0, which stands for what the readers' rates ask for, and 1TiB", n)
+		p.addf("--lookahead (%d bytes) must be between 0 and 1TiB; 0 adapts it to the readers' rates", n)
 	}
 	if s.MemoryBytes < 1<<20 {
 		p.addf("--memory (%d bytes) must be at least 1MiB", s.MemoryBytes)
 	}
 	if s.MaxRecordBytes < 0 {
-		p.addf("--max-record (%d bytes) must be at least 0, which stands for no bound", s.MaxRecordBytes)
+		p.addf("--max-record (%d bytes) must be at least 0; 0 is no bound", s.MaxRecordBytes)
 	}
 	if n := s.Remote.Connections; n < 1 || n > MaxConnections {
 		p.addf("--connections (%d) must be between 1 and %d", n, MaxConnections)
@@ -345,7 +345,7 @@ func (s Spec) Validate() error {
 		p.addf("--cache-size (%d bytes, %v %%) must be auto, off, a number of bytes, or at most 100%% of the file system", c.SizeBytes, c.SizePercent)
 	}
 	if s.Cache.Off && s.Cache.Warm {
-		p.addf("--warm fills the cache, and --cache-size off turns it off: leave one of them out")
+		p.addf("--warm and --cache-size off can't be combined: leave one of them out")
 	}
 	s.validateGrow(&p)
 	if s.ReadTimeout <= 0 {

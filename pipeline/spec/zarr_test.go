@@ -20,7 +20,7 @@ func TestDimensionNumbersAreByNameOrPosition(t *testing.T) {
 		"time=0":         "is not a number of a dimension",
 		"time=-1":        "is not a number of a dimension",
 		"=3":             "is not a number of a dimension",
-		"time=3:9":       "write time=24 for that; --select time=3:9 chooses the region",
+		"time=3:9":       "write time=24; --select time=3:9 chooses the region",
 		"time=3,4":       "name all dimensions, or none",
 		"4,time=3":       "name all dimensions, or none",
 		"time=3,time=4":  "names time twice",
@@ -110,7 +110,7 @@ func TestNumbersApplyToAllArraysOrByName(t *testing.T) {
 		Crop: []DimValue{{"t", 3}}, Fields: []Array{{"", "a/x"}}, As: AsTensorsU1, Scale: []FieldNumber{{"x", 0}, {"y", 1}}, Offset: []FieldNumber{{"", math.Inf(1)}},
 	}}
 	err = s.Validate()
-	for _, want := range []string{"--as tensors:u1 needs --format lc0", "--scale (0) must not be 0", "--scale names y: --array names no such array", "--offset (+Inf) must be a number"} {
+	for _, want := range []string{"--as tensors:u1 needs --format lc0", "--scale (0) must not be 0", "--scale names y: --array does not name that array", "--offset (+Inf) must be a number"} {
 		require.ErrorContains(t, err, want)
 	}
 	s.Format = Format{Name: "auto", Remainder: RemainderCorrupt, As: AsFloat32}

@@ -23,7 +23,7 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 	case join == nil:
 		return nil, fmt.Errorf("dataset %s: internal error: its storage joins no arrays", &f.Target)
 	case !f.Target.Whole():
-		return nil, fmt.Errorf("dataset %s: with --array name the directory: the patterns of the arrays say which files are read", &f.Target)
+		return nil, fmt.Errorf("dataset %s: with --array, name the directory: the arrays' patterns select the files", &f.Target)
 	}
 	arrays := f.Format.Arrays
 	names, files := make([]string, len(arrays)), make([][]storage.Object, len(arrays))
@@ -39,7 +39,7 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 		for n := range min(len(files[0]), len(files[i])) {
 			x, y := files[0][n].Path, files[i][n].Path
 			if !belong(matched[0].in(x), matched[i].in(y)) {
-				return nil, fmt.Errorf("dataset %s: %s of --array %s would be read with %s of --array %s, and what the patterns' wildcards match differs: a file is missing, or numbers are written in another way: restore or rename files, or name them with other patterns",
+				return nil, fmt.Errorf("dataset %s: %s of --array %s would be paired with %s of --array %s, but the patterns' wildcards match different text: a file is missing, or numbers are written differently: restore or rename files, or use other patterns",
 					&f.Target, x, names[0], y, names[i])
 			}
 		}
@@ -88,7 +88,7 @@ func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object,
 	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	for _, x := range files {
 		if _, codec := formats.Split(x.Path); codec != nil {
-			return nil, wildcards{}, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together have to be decompressed first", &f.Target, x.Path)
+			return nil, wildcards{}, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together must be decompressed first", &f.Target, x.Path)
 		}
 	}
 	return files, newWildcards(p), nil

@@ -35,9 +35,9 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	a := &Arrivals{finder: finder{Config: c}}
 	switch {
 	case c.Target.remote:
-		return nil, fmt.Errorf("dataset %s is not in a file system, and only directories of this machine can be followed as they grow: mount it without --grow", &c.Target)
+		return nil, fmt.Errorf("dataset %s is at a service, and --grow is only for directories of this machine: mount it without --grow", &c.Target)
 	case c.Target.file != "":
-		return nil, fmt.Errorf("dataset %s is a file: with --grow name the directory that files arrive in, or a pattern", &c.Target)
+		return nil, fmt.Errorf("dataset %s is a file: with --grow, name the directory in which files arrive, or a pattern", &c.Target)
 	case len(c.Format.Arrays) > 0:
 		return nil, fmt.Errorf("dataset %s: --grow can't tell which arriving files of several arrays (--array) belong together: mount it without --grow", &c.Target)
 	case formats.OfDirectories(c.Format.Name):
@@ -137,7 +137,7 @@ func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judge
 	f.onUnreadable = func(o storage.Object, err error) {
 		failed.Lock()
 		defer failed.Unlock()
-		list[placeOf[o.Path]].Err = fmt.Errorf("it can't be read to see whether it is a shard: %w", err)
+		list[placeOf[o.Path]].Err = fmt.Errorf("it can't be read to find out whether it is a shard: %w", err)
 	}
 	shown := make([]string, len(files))
 	err := f.look(ctx, files, wanted, shown)

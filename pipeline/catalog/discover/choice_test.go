@@ -36,7 +36,7 @@ func TestExcludeLeavesOut(t *testing.T) {
 		{"from the root alone", []string{"./t-0.jsonl", "old", "val*"}, []string{"t-1.jsonl"}, ""},
 		{"an absolute path", []string{"/t-0.jsonl"}, nil, "relative to the dataset"},
 		{"nothing", []string{""}, nil, "is empty"},
-		{"what is not well formed", []string{"a[b"}, nil, "not well formed"},
+		{"what is not well formed", []string{"a[b"}, nil, "malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -81,9 +81,9 @@ func TestExcludedFileNamedByPatternIsNotMissing(t *testing.T) {
 		{"of-{0..1}-*.jsonl", []string{"of-1-b.jsonl"}, []string{"of-0-a.jsonl"}, "of-1-b.jsonl", ""},
 		{"t-*.jsonl", nil, []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl"}, "t-3.jsonl", ""},
 		{"[pt]*.jsonl", []string{"t-[1-4]*"}, []string{"t-0.jsonl"}, "parts.jsonl/", ""},
-		{"t-{0..3}.jsonl", nil, nil, "", "t-3.jsonl is named by the pattern, and is not a shard: it is a pipe, a socket or a device"},
-		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern, and is not a shard: it is a pipe, a socket or a device"},
-		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern, and is not a shard: it is a directory: name what is in it, as in DIRECTORY/**"},
+		{"t-{0..3}.jsonl", nil, nil, "", "t-3.jsonl is named by the pattern but is not a shard: it is a pipe, a socket or a device"},
+		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern but is not a shard: it is a pipe, a socket or a device"},
+		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern but is not a shard: it is a directory: name the files in it, such as DIRECTORY/**"},
 		{"t-{0..5}.jsonl", []string{"t-[34]*"}, nil, "", "t-5.jsonl is missing"},
 		{"t-*", []string{"t*"}, nil, "", "matches no files except those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
 	} {

@@ -258,14 +258,14 @@ func TestPatterns(t *testing.T) {
 		{pattern: ".dir/*.jsonl", root: ".dir", want: 1, first: "z.jsonl"},
 		{pattern: ".do*.jsonl", err: "matches no files except those that are left out, such as .dot.jsonl (its name begins with a dot)"},
 		{pattern: ".d*/*.jsonl", err: "matches no files except"},
-		{pattern: "{.dot,val/x}.jsonl", err: ".dot.jsonl is named by the pattern, and is not a shard: its name begins with a dot"},
+		{pattern: "{.dot,val/x}.jsonl", err: ".dot.jsonl is named by the pattern but is not a shard: its name begins with a dot"},
 		{pattern: "nothing-*.jsonl", err: "no file matches"},
 		{pattern: "none/*.jsonl", err: "none: file does not exist: check the path"},
 		{pattern: "train-{5..2}.jsonl", err: "goes down: write {2..5}"},
 		{pattern: "train-{0..99999999}.jsonl", err: "stands for more than"},
 		{pattern: "{0..2000}/{0..2000}.jsonl", err: "stands for more than"},
 		{pattern: "train-{0..99999999999}.jsonl", err: "too large"},
-		{pattern: "train-[0.jsonl", err: "not well formed"},
+		{pattern: "train-[0.jsonl", err: "malformed"},
 	}
 	w := newWorld(t)
 	for _, path := range tree {

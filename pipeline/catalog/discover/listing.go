@@ -98,7 +98,7 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 		}
 		if !match(path, isDir) {
 			if isDir && !formats.OfDirectories(f.Format.Name) && match(path, false) {
-				f.left[path] = Verdict{Path: path + "/", Reason: "it is a directory: name what is in it, as in DIRECTORY/**"}
+				f.left[path] = Verdict{Path: path + "/", Reason: "it is a directory: name the files in it, such as DIRECTORY/**"}
 			}
 			return false
 		}
@@ -219,11 +219,11 @@ func (f *finder) refuseTwice(shards []Shard) error {
 			once.Add(s.Object)
 			continue
 		case ofParts:
-			return fmt.Errorf("%s holds the same arrays by two names: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
+			return fmt.Errorf("%s holds the same arrays under two names: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
 		case otherCodec(before, s.Object.Path):
 			return fmt.Errorf("%s holds one shard in two codecs: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
 		}
-		return fmt.Errorf("%s holds one file by two names: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
+		return fmt.Errorf("%s holds one file under two names: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
 	}
 	return nil
 }
@@ -314,9 +314,9 @@ func (x *Once) Still(a, b string) bool {
 // TwiceReason returns why a shard does not count because of its twin.
 func TwiceReason(path, twin string) string {
 	if otherCodec(path, twin) {
-		return "it is " + twin + " in another codec" + oneOfThem
+		return "it is " + twin + " in a different codec" + oneOfThem
 	}
-	return "it is " + twin + " by another name" + oneOfThem
+	return "it is " + twin + " under another name" + oneOfThem
 }
 
 // otherCodec reports whether two names differ only in the codec.

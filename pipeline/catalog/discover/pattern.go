@@ -48,7 +48,7 @@ func parsePattern(text string) (*pattern, error) {
 			a.loose += r.loose() + literals[k+1]
 		}
 		if !doublestar.ValidatePattern(a.loose) {
-			return nil, fmt.Errorf("pattern %q is not well formed: check its brackets and braces", text)
+			return nil, fmt.Errorf("pattern %q is malformed: check its brackets and braces", text)
 		}
 		a.parts = strings.Split(a.loose, "/")
 		p.alternatives = append(p.alternatives, a)
@@ -285,7 +285,7 @@ func missing(path string, leftOut whyLeftOut) error {
 	case excluded:
 		return nil
 	case reason != "":
-		return fmt.Errorf("%s is named by the pattern, and is not a shard: %s: change the pattern, or leave it out with --exclude", path, reason)
+		return fmt.Errorf("%s is named by the pattern but is not a shard: %s: change the pattern, or leave it out with --exclude", path, reason)
 	}
 	return fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", path)
 }

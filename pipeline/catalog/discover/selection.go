@@ -214,7 +214,7 @@ func (f *finder) refuseLeftOut(all []file, d decision) error {
 		return nil
 	}
 	if d.named {
-		f.notes = append(f.notes, fmt.Sprintf("what is left out holds more bytes than the shards: %s against %s, such as %s",
+		f.notes = append(f.notes, fmt.Sprintf("the files left out hold more bytes than the shards: %s against %s, such as %s",
 			humanize.IBytes(uint64(others)), humanize.IBytes(uint64(shards)), all[most.files[0]].Object.Path))
 		return nil
 	}

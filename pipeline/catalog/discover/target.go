@@ -177,7 +177,7 @@ var clutter = map[string]bool{"lost+found": true, "__MACOSX": true, "Thumbs.db":
 // Reasons why a name is left out.
 const (
 	beginsWithLine = "its name begins with _"
-	isClutter      = "systems and archivers leave it behind"
+	isClutter      = "operating systems and archivers create it"
 )
 
 // excluded is one --exclude.
@@ -215,7 +215,7 @@ func parseExclude(text string) (excluded, error) {
 		}
 	}
 	if !doublestar.ValidatePattern(p) {
-		return excluded{}, fmt.Errorf("--exclude %q is not well formed: check its brackets and braces", text)
+		return excluded{}, fmt.Errorf("--exclude %q is malformed: check its brackets and braces", text)
 	}
 	return excluded{text: text, anyDepth: !strings.Contains(p, "/"), pattern: p}, nil
 }
@@ -346,10 +346,10 @@ func refuseMount(t *Target, format string) error {
 	}
 	switch {
 	case inside == "/":
-		return fmt.Errorf("dataset %s is a mount of lsiofs, whose worker files and epochs are the same records several times: name one folder of it (%s), one pattern of files ('%s'), or the dataset that was mounted",
+		return fmt.Errorf("dataset %s is a mount of lsiofs, in which worker files and epochs repeat the same records: name one directory of it (%s), one pattern of files ('%s'), or the dataset that was mounted",
 			t, filepath.Join(t.root, "epoch-0"), filepath.Join(t.root, "worker-*"))
 	case below != "":
-		return fmt.Errorf("dataset %s holds a mount of lsiofs, whose files are the same records several times: leave it out with --exclude %s, or mount elsewhere", t, below)
+		return fmt.Errorf("dataset %s holds a mount of lsiofs, whose files repeat the same records: leave it out with --exclude %s, or mount elsewhere", t, below)
 	}
 	return nil
 }

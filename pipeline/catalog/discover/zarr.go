@@ -37,7 +37,7 @@ func (f *finder) refuseZarr(ctx context.Context, all []file, thoroughly bool) er
 	if !ok {
 		return nil
 	}
-	err := fmt.Errorf("%s holds Zarr arrays: say which crops of them are records, for example --format zarr %s (lsiofs help zarr)", &f.Target, s.Flags)
+	err := fmt.Errorf("%s holds Zarr arrays: choose which crops of them are records, for example --format zarr %s (lsiofs help zarr)", &f.Target, s.Flags)
 	if s.Arrays != "" {
 		err = fmt.Errorf("%w; there are\n%s", err, s.Arrays)
 	}
@@ -80,7 +80,7 @@ func (f *finder) refuseStore(ctx context.Context, err error) error {
 	if at == "" {
 		return nil
 	}
-	return fmt.Errorf("%s holds Zarr arrays, as %s says: say which crops of them are records, with --format zarr --crop DIM=N,… (lsiofs help zarr)", &f.Target, at)
+	return fmt.Errorf("%s holds Zarr arrays (%s): choose which crops of them are records, with --format zarr --crop DIM=N,… (lsiofs help zarr)", &f.Target, at)
 }
 
 // maxNamed bounds the result of Named. Patterns that name more use numeric ranges, each number of

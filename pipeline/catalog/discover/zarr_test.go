@@ -27,7 +27,7 @@ func TestZarrHierarchiesSuggestHowToReadThem(t *testing.T) {
 		says    string // "" if shards are found
 	}{
 		{"version 2", map[string]string{"sat.zarr/.zgroup": `{"zarr_format": 2}`, "sat.zarr/data/.zarray": arrayV2, "sat.zarr/data/.zattrs": namesV2, "sat.zarr/data/0.0.0": string(chunk)}, "sat.zarr",
-			"sat.zarr holds Zarr arrays: say which crops of them are records, for example --format zarr --crop time=32,y=128,x=100 (lsiofs help zarr)"},
+			"sat.zarr holds Zarr arrays: choose which crops of them are records, for example --format zarr --crop time=32,y=128,x=100 (lsiofs help zarr)"},
 		{"a directory of hierarchies", map[string]string{"a.zarr/data/.zarray": arrayV2, "a.zarr/.zgroup": `{"zarr_format": 2}`, "a.zarr/data/0.0.0": string(chunk)}, "",
 			"--format zarr --crop 32,128,100"},
 		{"a name that says nothing", map[string]string{"sat/.zgroup": `{"zarr_format": 2}`, "sat/data/.zarray": arrayV2, "sat/data/0.0.0": string(chunk), "sat/other/.zarray": arrayV2}, "sat",

@@ -146,7 +146,7 @@ func (h *Header) entryWords() uint64 {
 	return (h.Records + 63) / 64
 }
 
-var errBlob = errors.New("a shard's part does not fit its own counts")
+var errBlob = errors.New("a shard's part contradicts its own counts")
 
 // check validates everything on which an accessor later relies, so that none can read outside the
 // blob, whatever its content.

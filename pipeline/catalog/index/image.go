@@ -406,7 +406,7 @@ func (s *Store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error)
 			"dir", s.dir, "bytes", size)
 	}
 	if size < 0 || size > math.MaxInt {
-		return nil, fmt.Errorf("%s: %d bytes can't be held", f.Name(), size)
+		return nil, fmt.Errorf("%s: %d bytes do not fit into memory", f.Name(), size)
 	}
 	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

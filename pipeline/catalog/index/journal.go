@@ -221,7 +221,7 @@ func (j *journal) close(keep bool) {
 	defer j.mu.Unlock()
 	if keep {
 		if err := j.flush(); err != nil {
-			j.store.log.Warn("finished shards are lost to the next run", "error", err)
+			j.store.log.Warn("finished shards could not be stored, so the next run indexes them again", "error", err)
 		}
 	}
 	for _, s := range j.parts {

@@ -168,7 +168,7 @@ func (j *Journals) rotate(room int64) error {
 			j.warn(err)
 		} else if j.failed {
 			j.failed = false
-			j.store.log.Info("index directory can be written again: what was kept in memory goes there", "dir", j.store.dir)
+			j.store.log.Info("index directory is writable again: what was kept in memory is written there", "dir", j.store.dir)
 		}
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (j *Journals) warn(err error) {
 		return
 	}
 	j.failed = true
-	j.store.log.Warn("index directory can't be written: what is known of new shards is kept in memory, and found out again by the next run unless it can be written by then; free space there or name another with --index-dir",
+	j.store.log.Warn("index directory can't be written: the index of new shards is kept in memory, and built again by the next run unless the directory is writable by then; free space there or name another with --index-dir",
 		"dir", j.store.dir, "error", err)
 }
 
@@ -421,7 +421,7 @@ func memorySegment(room int64) (*Segment, error) {
 // anonymous returns memory that is allocated as it is written.
 func anonymous(size int64) (*mapping, error) {
 	if size > math.MaxInt {
-		return nil, fmt.Errorf("%d bytes can't be held", size)
+		return nil, fmt.Errorf("%d bytes do not fit into memory", size)
 	}
 	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestJournalsReturnWhenDirectoryIsWritableAgain(t *testing.T) {
 	require.Nil(t, j.Sparse(), "it is not tried all the time")
 	j.again = time.Time{}
 	add(3)
-	require.Contains(t, log.String(), "can be written again")
+	require.Contains(t, log.String(), "is writable again")
 	for sparse := j.Sparse(); sparse != nil; sparse = j.Sparse() { // as a live index does
 		for i, p := range places {
 			if p.In(sparse) {

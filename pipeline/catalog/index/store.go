@@ -132,7 +132,7 @@ func (s *Store) create(suffix string) (*os.File, error) {
 		}
 		_ = f.Close()
 	}
-	return nil, fmt.Errorf("%s: files are removed as fast as they are made", s.dir)
+	return nil, fmt.Errorf("%s: another process keeps removing new files", s.dir)
 }
 
 // stillNamed reports whether an open file still has a name.
@@ -265,9 +265,9 @@ func (t Trusted) Believable(info iofs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("it is not a regular file")
 	case !slices.Contains(t, owner):
-		return fmt.Errorf("it belongs to user %d, not to you, root or the owner of its directory", owner)
+		return fmt.Errorf("it belongs to user %d, not to you, to root or to the owner of its directory", owner)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o): chmod go-w takes that right away", info.Mode().Perm())
+		return fmt.Errorf("other users may write to it (mode %04o): run chmod go-w", info.Mode().Perm())
 	}
 	return nil
 }
@@ -302,7 +302,7 @@ func besideDataset(root string) (string, error) {
 		return "", err
 	}
 	if owner := ownerOf(itself); !slices.Contains([]uint32{uint32(os.Geteuid()), 0, ownerOf(above)}, owner) {
-		return "", fmt.Errorf("%s belongs to user %d, not to you, root or the owner of the dataset", dir, owner)
+		return "", fmt.Errorf("%s belongs to user %d, not to you, to root or to the owner of the dataset", dir, owner)
 	}
 	return dir, nil
 }
@@ -459,7 +459,7 @@ func (s *Store) remember(fingerprint [32]byte, lines func(io.Writer) error) {
 		return err
 	})
 	if err != nil {
-		s.log.Warn("the dataset's lines are not kept: a later run can't tell how the dataset has changed", "dir", s.dir, "error", err)
+		s.log.Warn("the list of shards could not be stored: a later run can't report how the dataset has changed", "dir", s.dir, "error", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (t *Snapshotter) taken(ctx context.Context, epoch uint64) (*catalog.Catalog
 	}
 	c, err := t.seal(ctx, text)
 	if err != nil {
-		return nil, e, fmt.Errorf("epoch %d (taken by %s, host/process): %w", epoch, e.By, err)
+		return nil, e, fmt.Errorf("epoch %d (started by %s, host/process): %w", epoch, e.By, err)
 	}
 	return c, e, nil
 }
@@ -215,7 +215,7 @@ func (t *Snapshotter) index(ctx context.Context) {
 		wake := t.queue.wake
 		switch {
 		case err != nil:
-			t.config.Log.Error("shards can't be indexed; it is tried again", "after", retryAfter, "error", err)
+			t.config.Log.Error("shards can't be indexed; trying again later", "after", retryAfter, "error", err)
 			wake, next = nil, time.Now().Add(retryAfter)
 		case t.queue.left() > 0:
 			continue
@@ -296,7 +296,7 @@ func (t *Snapshotter) indexed(ctx context.Context) error {
 		case now.done >= before.told:
 			return nil
 		case now.failures > before.failures:
-			return fmt.Errorf("index what is new: %w", now.failure)
+			return fmt.Errorf("indexing new files: %w", now.failure)
 		}
 		select {
 		case <-changed:

@@ -71,7 +71,7 @@ func (t *Snapshotter) notHeld(ctx context.Context, epoch uint64, text []byte, ch
 		case errors.Is(err, fs.ErrNotExist) || err == nil && o.Version.ModTimeNanos != x.ModTimeNanos:
 			return x.Path, true, nil
 		case err != nil:
-			return "", false, fmt.Errorf("look whether shards are held: %w", err)
+			return "", false, fmt.Errorf("checking whether shards are held: %w", err)
 		}
 	}
 	return "", false, nil
@@ -110,7 +110,7 @@ func (t *Snapshotter) holdTaken(ctx context.Context, d *run.Directory, e *run.Ep
 		t.held.done[e.Snapshot] = true
 	}
 	if err := t.dropLinks(ctx, d); err != nil && ctx.Err() == nil {
-		t.config.Log.Warn("links to shards that no snapshot has any more could not be removed", "error", err)
+		t.config.Log.Warn("links to shards that are in no snapshot any more could not be removed", "error", err)
 	}
 	return ctx.Err()
 }

@@ -212,7 +212,7 @@ func TestEpochWhoseShardsKeepVanishingIsAnError(t *testing.T) {
 		tries++
 	}
 	require.EqualError(t, n.refused(0, true),
-		"epoch 0 is not taken: new-2.txt was deleted or replaced before --hold could keep it: ask for the epoch again, and do not change shards that are so new")
+		"epoch 0 could not be started: new-2.txt was deleted or replaced before --hold could keep it: ask for the epoch again, and do not change shards that are so new")
 	require.Equal(t, mostTries, tries)
 	_, any := n.Latest()
 	require.False(t, any)

@@ -176,7 +176,7 @@ func Place(asked, dataset, root, indexDir string) (string, error) {
 			_, err = os.Stat(filepath.Dir(dir))
 		}
 		if err != nil { // a typo, or a missing mount: otherwise another run would begin by mistake
-			return "", fmt.Errorf("--run %s: %w: make its parent directory, or mount the file system that it is on", asked, err)
+			return "", fmt.Errorf("--run %s: %w: create its parent directory, or mount the file system that it is on", asked, err)
 		}
 		return dir, nil
 	}
@@ -185,7 +185,7 @@ func Place(asked, dataset, root, indexDir string) (string, error) {
 		return shared, nil
 	}
 	if indexDir == "" {
-		return "", errors.New("there is no directory for the run: no index can be stored: name one with --run")
+		return "", errors.New("there is no directory for the run, because no index can be stored: name one with --run")
 	}
 	name := sha256.Sum256([]byte(root + "\x00" + dataset))
 	return filepath.Join(indexDir, hex.EncodeToString(name[:8])+".run"), nil

@@ -91,9 +91,9 @@ func (t *Snapshotter) takeNow(ctx context.Context, a *attempt) error {
 			return err
 		}
 		if try == mostTries {
-			return fmt.Errorf("epoch %d is not taken: %w", a.epoch, err)
+			return fmt.Errorf("epoch %d could not be started: %w", a.epoch, err)
 		}
-		t.config.Log.Info("shards are chosen again: one was deleted or replaced meanwhile", "epoch", a.epoch, "shard", gone.path)
+		t.config.Log.Info("choosing shards again: one was deleted or replaced meanwhile", "epoch", a.epoch, "shard", gone.path)
 	}
 }
 
@@ -164,7 +164,7 @@ func (t *Snapshotter) compare(epoch uint64, chosen []catalog.LiveShard) (text []
 		return nil, catalog.News{}, err
 	}
 	if n, err = catalog.NewsOf(before, text); err != nil {
-		return nil, catalog.News{}, fmt.Errorf("compare epoch %d with the one before: %w", epoch, err)
+		return nil, catalog.News{}, fmt.Errorf("comparing epoch %d with the one before: %w", epoch, err)
 	}
 	return text, n, nil
 }
@@ -340,7 +340,7 @@ func (t *Snapshotter) warnOfWindow(e *run.Epoch) {
 	}
 	t.mu.Unlock()
 	if warn {
-		t.config.Log.Warn("an epoch was taken with another --window, and the first one to take an epoch decides for all: give it the same everywhere",
+		t.config.Log.Warn("an epoch was started with another --window, and the node that starts an epoch decides for all: use the same --window on every node",
 			"epoch", e.Epoch, "taken_by", e.By, "its_window", e.Window, "window_here", mine)
 	}
 }

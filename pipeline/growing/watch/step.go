@@ -140,11 +140,11 @@ func (l *Watcher) replaced(self [2]uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if self == l.first {
-		l.config.Log.Warn("the dataset's directory is again the one that it was at first", "directory", l.config.Root)
+		l.config.Log.Warn("the dataset's directory is the original one again", "directory", l.config.Root)
 		l.status.Replaced = time.Time{}
 		return
 	}
-	l.config.Log.Warn("the dataset's directory is another one than before: it was made again, or something was mounted or unmounted there", "directory", l.config.Root)
+	l.config.Log.Warn("the dataset's directory was replaced: it was created again, or something was mounted or unmounted there", "directory", l.config.Root)
 	l.status.Replaced = now
 }
 
@@ -165,7 +165,7 @@ func (l *Watcher) poll(ctx context.Context, d *directory, now time.Time) {
 func (l *Watcher) tell(ctx context.Context) error {
 	err := ctx.Err()
 	for dir, trouble := range l.troubled {
-		err = fmt.Errorf("look at dataset %s: %w (files may be missing until it can be listed)", l.full(dir), trouble)
+		err = fmt.Errorf("listing dataset %s: %w (files may be missing until it can be listed)", l.full(dir), trouble)
 		break
 	}
 	if n := len(l.troubled); n > 1 {
@@ -174,7 +174,7 @@ func (l *Watcher) tell(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil && l.status.Err == nil {
-		l.config.Log.Warn("a directory of the dataset can't be looked at", "error", err)
+		l.config.Log.Warn("a directory of the dataset can't be listed", "error", err)
 	}
 	l.status.Err, l.status.Files, l.status.Settling = err, l.settled, l.settling.Len()
 	return err

@@ -249,7 +249,7 @@ func (l *Watcher) noteLoop(path string, leadsBack bool) {
 		delete(l.loops, path)
 	case !l.loops[path] && len(l.loops) < mostLoops:
 		l.loops[path] = true
-		l.config.Log.Warn("a link leads back to a directory above it, and is left out", "path", l.full(path))
+		l.config.Log.Warn("a symbolic link to a directory above it is left out", "path", l.full(path))
 	}
 }
 

@@ -193,7 +193,7 @@ func (l *Watcher) Scan(ctx context.Context) error {
 	}
 }
 
-var errClosed = errors.New("the dataset is not looked at any more: the mount is being closed")
+var errClosed = errors.New("watching the dataset has ended: the mount is being closed")
 
 // Status returns the current state.
 func (l *Watcher) Status() Status {

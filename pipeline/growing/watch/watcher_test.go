@@ -258,7 +258,7 @@ func TestUnlistableDirectoryIsAnErrorUntilListable(t *testing.T) {
 	require.Len(t, s.after(time.Second), 2)
 
 	_, err := Open(context.Background(), s.told.config(t, s.at("none")))
-	require.ErrorContains(t, err, "look at dataset")
+	require.ErrorContains(t, err, "listing dataset")
 }
 
 // Random arrivals, changes and deletions while the watcher runs; at the end it knows the files that
