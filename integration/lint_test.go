@@ -88,7 +88,7 @@ var arrows = []struct {
 	{"cmd/lsiofs-csi/scratch", nil, "test directories do not depend on what is tested"},
 	{"cmd/lsiofs-csi", []string{"cmd/lsiofs-csi"}, "the driver uses lsiofs as a program, and stays out of its module"},
 	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
-	{"integration/bench", []string{"integration/bench", "cmd/lsiofs", "pipeline"}, "the regression gate is a command of its own, which measures as lsiofs bench does"},
+	{"integration/bench", []string{"integration/bench", "cmd/lsiofs", "pipeline", "uring"}, "the regression gate is a command of its own, which measures as lsiofs bench does"},
 	{"integration", []string{"integration/serve"}, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
 }

@@ -6,8 +6,8 @@
 //	go run ./integration/bench --make tar --records 56000 --bytes 12500 /data/bench-tar
 //	go run ./integration/bench --make zarr --lz4 --shape 512,1024,1024 /data/bench.zarr
 //
-// Package gate is the command; package cmd/lsiofs/bench measures. peers.py and the other programs
-// here compare lsiofs with other loaders.
+// Package gate is the command, with what is measured only here; cmd/lsiofs/bench measures a dataset,
+// as lsiofs bench does. peers.py and the other programs here compare lsiofs with other loaders.
 package main
 
 import "github.com/lsiofs/lsiofs/integration/bench/gate"

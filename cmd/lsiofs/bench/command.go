@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
@@ -30,13 +32,13 @@ type Command struct {
 
 // Dataset measures a dataset and prints the table.
 func (b Command) Dataset(ctx context.Context, c Config) error {
-	v := newRowView(b.UI, b.Log)
-	c.Progress = v.show
+	v := NewRowView(b.UI, b.Log)
+	c.Progress = v.Show
 	run := Run
 	if pipeline.IsRemote(c.Spec.Dataset) {
 		run = RunURL
 	}
-	r, err := measured(b, v, &c, func(p Program) (Report, error) { return run(ctx, p, c) })
+	r, err := Measured(b, v, &c, func(p Program) (Report, error) { return run(ctx, p, c) })
 	if err != nil {
 		return err
 	}
@@ -46,69 +48,10 @@ func (b Command) Dataset(ctx context.Context, c Config) error {
 	return r.Print(b.UI.Out)
 }
 
-// Check checks the promises, prints the results, and returns an error if a promise is not kept.
-func (b Command) Check(ctx context.Context, c CheckConfig) error {
-	v := newRowView(b.UI, b.Log)
-	c.Progress = v.show
-	r, err := measured(b, v, &c, func(p Program) (CheckReport, error) { return RunCheck(ctx, p, c) })
-	if err != nil {
-		return err
-	}
-	if b.UI.JSON {
-		err = b.UI.Emit(r)
-	} else {
-		err = r.Print(b.UI.Out)
-	}
-	if err == nil && r.Short() {
-		err = exit.Errorf(exit.Check, "some promises were not kept")
-	}
-	return err
-}
-
-// Make makes a dataset and reports what it has made.
-func (b Command) Make(ctx context.Context, m Make) error {
-	v := newMakingView(b.UI)
-	m.Progress = v.show
-	if err := m.Validate(); err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	made, err := m.Run(ctx)
-	v.clear()
-	if err != nil {
-		return err
-	}
-	if b.UI.JSON {
-		return b.UI.Emit(made)
-	}
-	b.UI.Notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, terminal.Plural(made.Records, "record"), made.Format,
-		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
-	return nil
-}
-
-// MakeZarr makes a Zarr array and reports what it has made.
-func (b Command) MakeZarr(ctx context.Context, m MakeZarr) error {
-	v := newMakingView(b.UI)
-	m.Progress = v.show
-	if err := m.Validate(); err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	made, err := m.Run(ctx)
-	v.clear()
-	if err != nil {
-		return err
-	}
-	if b.UI.JSON {
-		return b.UI.Emit(made)
-	}
-	b.UI.Notef("made %s: an array of %v in %s of zarr, %s (%s of files) in %s", made.Dir, m.Shape,
-		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
-	return nil
-}
-
-// measured runs a measurement if the configuration is valid and mounting is possible. It removes
+// Measured runs a measurement if the configuration is valid and mounting is possible. It removes
 // the view from the screen.
-func measured[R any](b Command, v *rowView, c interface{ Validate() error }, run func(Program) (R, error)) (r R, err error) {
-	defer v.clear()
+func Measured[R any](b Command, v *RowView, c interface{ Validate() error }, run func(Program) (R, error)) (r R, err error) {
+	defer v.Clear()
 	if err := c.Validate(); err != nil {
 		return r, exit.With(exit.Usage, err)
 	}
@@ -152,3 +95,36 @@ func (b Command) program() (Program, error) {
 		},
 	}, nil
 }
+
+// RowView shows which row is being measured: a line that is redrawn on a terminal, otherwise a line
+// every few seconds. It is not safe for concurrent use.
+type RowView struct {
+	ui    *terminal.UI
+	log   *slog.Logger
+	line  *terminal.StatusLine
+	begin time.Time
+	pace  terminal.Pace
+}
+
+// NewRowView returns a view that shows nothing yet.
+func NewRowView(u *terminal.UI, log *slog.Logger) *RowView {
+	return &RowView{ui: u, log: log, line: u.NewStatusLine(), begin: time.Now(), pace: terminal.NewPace()}
+}
+
+// Show shows what is being done. total is 0 if it is not known how long that takes.
+func (v *RowView) Show(text string, done, total int) {
+	v.log.Debug("measuring", "row", text)
+	if total > 0 {
+		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
+	}
+	switch {
+	case v.ui.JSON:
+	case v.ui.Terminal:
+		v.line.Show(text)
+	case v.pace.Due(time.Since(v.begin)):
+		v.ui.Notef("measuring: %s", text)
+	}
+}
+
+// Clear removes the line from the screen.
+func (v *RowView) Clear() { v.line.Clear() }

@@ -1,8 +1,8 @@
-// Package bench does the work of the verb bench, and of integration/bench. It measures lsiofs
-// against the limits of the machine, checks the promises about its speed (check*.go, promise.go,
-// and the rows of the promises), and makes datasets to measure with (make*.go). Only the verb's
-// part is in the users' program. Command prints the results; everything else measures.
+// Package bench does the work of the verb bench: it measures a dataset, at a disk or at a service,
+// against the limits of the machine. Command prints the results; everything else measures. What is
+// exported besides Command is for integration/bench, which measures other things in the same way:
+// processes, rows and rounds.
 //
-//	dataset ──► session: server process, reader processes ──┬─► rows (medians) ──► table
-//	files ──► network: web server, bare client, lsiofs cat ─┘     └──► promises kept? (check)
+//	dataset ──► Session: server process, reader processes ──┬─► Measurements, in Rounds ──► Row
+//	URL ──────► Cats: lsiofs cat, a reader of its pipe ─────┘                                └─► table
 package bench

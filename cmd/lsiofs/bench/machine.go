@@ -27,12 +27,12 @@ type Machine struct {
 	Root        bool   `json:"root"`
 }
 
-// thisMachine describes the machine and the file system of path. What can't be determined is
+// ThisMachine describes the machine and the file system of path. What can't be determined is
 // "unknown".
-func thisMachine(path, version string) Machine {
+func ThisMachine(path, version string) Machine {
 	m := Machine{CPU: "unknown", Cores: runtime.GOMAXPROCS(0), Kernel: "unknown", FileSystem: "unknown", Device: "unknown",
 		Go: runtime.Version(), Version: version, Root: os.Geteuid() == 0}
-	if v := fieldOf("/proc/cpuinfo", "model name"); v != "" {
+	if v := FieldOf("/proc/cpuinfo", "model name"); v != "" {
 		m.CPU = v
 	}
 	var u unix.Utsname
@@ -64,8 +64,8 @@ func (m *Machine) place(path string) {
 	}
 }
 
-// fieldOf returns the value of the first "name : value" line in a file of /proc.
-func fieldOf(path, name string) string {
+// FieldOf returns the value of the first "name : value" line in a file of /proc.
+func FieldOf(path, name string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return ""
@@ -80,7 +80,7 @@ func fieldOf(path, name string) string {
 
 // memoryField returns a value from /proc/meminfo, in bytes.
 func memoryField(name string) (int64, error) {
-	text := fieldOf("/proc/meminfo", name)
+	text := FieldOf("/proc/meminfo", name)
 	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("/proc/meminfo: %s is %q", name, text)
@@ -90,10 +90,10 @@ func memoryField(name string) (int64, error) {
 
 func availableMemory() (int64, error) { return memoryField("MemAvailable") }
 
-// touchMemory uses that much memory once, at most a quarter of what is available. A virtual machine
+// TouchMemory uses that much memory once, at most a quarter of what is available. A virtual machine
 // gets memory from its host at the first touch, which takes several times as long as later ones and
 // must not be measured. It ends early when ctx ends.
-func touchMemory(ctx context.Context, bytes int64) error {
+func TouchMemory(ctx context.Context, bytes int64) error {
 	free, err := availableMemory()
 	if err != nil {
 		return err

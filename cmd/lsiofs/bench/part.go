@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench/service"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -26,9 +25,6 @@ const PartCommand = "bench-part"
 //	serve POINT BYTES RINGS
 //	                    mounts the ceiling, reports it on stdout, unmounts at the end of stdin
 //	read                does jobs from stdin, a JSON object a line, and answers on stdout
-//	objects DIR COPIES  service.Serve
-//	loop                service.Loop
-//	loop pipe           the same, but also writes what it reads to descriptor 3
 func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 4 && args[0] == "serve":
@@ -39,17 +35,6 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 		return serveCeiling(ctx, fs.CeilingConfig{MountPoint: args[1], StreamBytes: size, Rings: args[3] == "true"}, in, out)
 	case len(args) == 1 && args[0] == "read":
 		return readAsTold(in, out)
-	case len(args) == 3 && args[0] == "objects":
-		copies, err := strconv.Atoi(args[2])
-		if err != nil {
-			return err
-		}
-		return service.Serve(ctx, args[1], copies, in, out)
-	case len(args) == 1 && args[0] == "loop":
-		return service.Loop(ctx, in, out, nil)
-	case len(args) == 2 && args[0] == "loop" && args[1] == "pipe":
-		to := os.NewFile(3, "pipe")
-		return errors.Join(service.Loop(ctx, in, out, to), to.Close())
 	}
 	return fmt.Errorf("%s is a part of lsiofs bench, which starts it", PartCommand)
 }
@@ -83,8 +68,8 @@ func serveCeiling(ctx context.Context, c fs.CeilingConfig, in io.Reader, out io.
 	return m.Unmount(drain)
 }
 
-// readJob is a job for a reader.
-type readJob struct {
+// ReadJob is a job for a reader.
+type ReadJob struct {
 	// Paths are read one after another, each from start to end, or to PathBytes if that is not 0.
 	Paths     []string `json:"paths"`
 	PathBytes int64    `json:"path_bytes"`
@@ -92,9 +77,9 @@ type readJob struct {
 	StopAfter time.Duration `json:"stop_after_nanos"`
 }
 
-// readDone is the result of a job. Times are by the clock that all processes of a machine share
+// ReadDone is the result of a job. Times are by the clock that all processes of a machine share
 // (CLOCK_MONOTONIC).
-type readDone struct {
+type ReadDone struct {
 	Bytes      int64         `json:"bytes"`
 	FirstBytes int64         `json:"first_bytes"` // size of the very first read
 	Began      time.Duration `json:"began_nanos"`
@@ -115,7 +100,7 @@ func readAsTold(in io.Reader, out io.Writer) error {
 	}
 	jobs, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
-		var j readJob
+		var j ReadJob
 		if err := jobs.Decode(&j); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -132,9 +117,9 @@ func readAsTold(in io.Reader, out io.Writer) error {
 	}
 }
 
-func (j readJob) read(buf []byte) (d readDone, err error) {
-	cpu := ownCPU()
-	d.Began = monotonic()
+func (j ReadJob) read(buf []byte) (d ReadDone, err error) {
+	cpu := OwnCPU()
+	d.Began = Monotonic()
 	for _, path := range j.Paths {
 		more, err := j.readFile(path, buf, &d)
 		if err != nil {
@@ -144,13 +129,13 @@ func (j readJob) read(buf []byte) (d readDone, err error) {
 			break
 		}
 	}
-	d.Ended = monotonic()
-	d.CPU = ownCPU() - cpu
+	d.Ended = Monotonic()
+	d.CPU = OwnCPU() - cpu
 	return d, nil
 }
 
 // readFile reads a file. more reports whether there is time for another one.
-func (j readJob) readFile(path string, buf []byte, d *readDone) (more bool, err error) {
+func (j ReadJob) readFile(path string, buf []byte, d *ReadDone) (more bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return false, err
@@ -172,32 +157,32 @@ func (j readJob) readFile(path string, buf []byte, d *readDone) (more bool, err 
 			return true, nil
 		}
 		if d.First == 0 {
-			d.First, d.FirstBytes = monotonic(), int64(n)
+			d.First, d.FirstBytes = Monotonic(), int64(n)
 		}
 		d.Bytes += int64(n)
 		left -= int64(n)
-		if j.StopAfter > 0 && monotonic()-d.Began >= j.StopAfter {
+		if j.StopAfter > 0 && Monotonic()-d.Began >= j.StopAfter {
 			return false, nil
 		}
 	}
 }
 
-// monotonic returns the time since a moment that is the same for all processes.
-func monotonic() time.Duration {
+// Monotonic returns the time since a moment that is the same for all processes.
+func Monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it always exists
 	return time.Duration(t.Nano())
 }
 
-// ownCPU returns the processor time that this process has used, in user space and in the kernel.
-func ownCPU() time.Duration {
+// OwnCPU returns the processor time that this process has used, in user space and in the kernel.
+func OwnCPU() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // its arguments are valid
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// processCPU is ownCPU for another process, to the nanosecond (clock_getcpuclockid(3)).
-func processCPU(pid int) (time.Duration, error) {
+// ProcessCPU is OwnCPU for another process, to the nanosecond (clock_getcpuclockid(3)).
+func ProcessCPU(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {

@@ -3,12 +3,16 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/uringbench"
 )
 
 // preads is a plain loop of pread(2) over extents: what any program could do that knew the order.
@@ -65,7 +69,7 @@ func (p *preads) open(shard int32) (int, error) {
 	}
 	fd, err := unix.Open(p.shards[shard], flags, 0)
 	if p.direct && err == unix.EINVAL {
-		return 0, notMeasured("%s can't be opened with O_DIRECT", p.shards[shard])
+		return 0, NotMeasured("%s can't be opened with O_DIRECT", p.shards[shard])
 	}
 	if err != nil {
 		return 0, fmt.Errorf("open %s: %w", p.shards[shard], err)
@@ -99,7 +103,7 @@ func (p *preads) read(x extent) (wanted, got int, err error) {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EINVAL && p.direct:
-			return 0, 0, notMeasured("%s can't be read with O_DIRECT", p.shards[x.shard])
+			return 0, 0, NotMeasured("%s can't be read with O_DIRECT", p.shards[x.shard])
 		case err != nil:
 			return 0, 0, fmt.Errorf("read %s: %w", p.shards[x.shard], err)
 		case n == 0:
@@ -114,16 +118,16 @@ func (p *preads) read(x extent) (wanted, got int, err error) {
 const slotReads = 64
 
 // run reads extents repeatedly until the slot ends, or once if slot is 0.
-func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) (reading, error) {
-	r := reading{counted: true, mallocs: -1}
-	cpu, began := ownCPU(), monotonic()
+func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) (Reading, error) {
+	r := Reading{Counted: true, Mallocs: -1}
+	cpu, began := OwnCPU(), Monotonic()
 	for done := false; !done; {
 		for i, x := range extents {
 			if i%slotReads == 0 || x.size > readBytes/4 {
 				if err := ctx.Err(); err != nil {
 					return r, err
 				}
-				if done = slot > 0 && monotonic()-began >= slot; done {
+				if done = slot > 0 && Monotonic()-began >= slot; done {
 					break
 				}
 			}
@@ -131,13 +135,13 @@ func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) 
 			if err != nil {
 				return r, err
 			}
-			r.bytes += int64(n)
-			r.readBytes += uint64(got)
-			r.reads++
+			r.Bytes += int64(n)
+			r.ReadBytes += uint64(got)
+			r.Reads++
 		}
 		done = done || slot == 0
 	}
-	r.elapsed, r.cpu = monotonic()-began, ownCPU()-cpu
+	r.Elapsed, r.CPU = Monotonic()-began, OwnCPU()-cpu
 	return r, nil
 }
 
@@ -202,4 +206,85 @@ func largest(extents []extent) int {
 		n = max(n, x.size)
 	}
 	return int(n)
+}
+
+// Sizes and depths with which large reads are fastest.
+const (
+	coldBlock       = 256 << 10
+	ColdDepth       = 32
+	sequentialBlock = 1 << 20
+	sequentialDepth = 16
+)
+
+// coldJob returns direct reads of the largest shard. It empties the page cache of the shards.
+func (s *Session) coldJob() (uringbench.Job, error) {
+	best := 0
+	for i, size := range s.Scope.shardBytes {
+		if size > s.Scope.shardBytes[best] {
+			best = i
+		}
+	}
+	j := uringbench.Job{
+		Path: s.Scope.Shards[best], BlockBytes: coldBlock, Depth: ColdDepth, Direct: true, Random: true, Duration: s.Slot, Mode: uring.ModeAuto,
+	}
+	if size := s.Scope.shardBytes[best]; size < 64*coldBlock {
+		return j, NotMeasured("the largest shard has %d MiB, too little for random reads", size>>20)
+	}
+	return j, s.Scope.empty(context.Background(), s.written)
+}
+
+func (s *Session) measureFio(ctx context.Context) (Reading, error) {
+	j, err := s.coldJob()
+	if err != nil {
+		return Reading{}, err
+	}
+	r, err := uringbench.Fio(ctx, j, uringbench.FioUring)
+	if err != nil && ctx.Err() == nil {
+		return Reading{}, NotMeasured("%w", err) // it is missing, or may not use io_uring
+	}
+	return FromJob(r), err
+}
+
+func (s *Session) measureFioSequential(ctx context.Context) (Reading, error) {
+	j, err := s.coldJob()
+	if err != nil {
+		return Reading{}, err
+	}
+	j.BlockBytes, j.Depth, j.Random = sequentialBlock, sequentialDepth, false
+	r, err := uringbench.Fio(ctx, j, uringbench.FioUring)
+	if err != nil && ctx.Err() == nil {
+		return Reading{}, NotMeasured("%w", err)
+	}
+	return FromJob(r), err
+}
+
+// measureVerify reads all shards from start to end, past the page cache.
+func (s *Session) measureVerify(ctx context.Context) (Reading, error) {
+	if err := s.cool(ctx); err != nil {
+		return Reading{}, err
+	}
+	began, used := Monotonic(), OwnCPU()
+	v, err := s.dataset.VerifyShards(ctx, nil)
+	r := Reading{Bytes: v.Bytes, Elapsed: Monotonic() - began, CPU: OwnCPU() - used, Mallocs: -1}
+	if err == nil && v.Total > 0 {
+		err = fmt.Errorf("%s: %s: lsiofs verify lists all of %d places", v.Findings[0].Shard, v.Findings[0].Reason, v.Total)
+	}
+	return r, err
+}
+
+func (s *Session) measureEngine(ctx context.Context) (Reading, error) {
+	j, err := s.coldJob()
+	if err != nil {
+		return Reading{}, err
+	}
+	r, err := uringbench.Run(ctx, j)
+	if errors.Is(err, uringbench.ErrNotDirect) {
+		return Reading{}, NotMeasured("%w", err)
+	}
+	return FromJob(r), err
+}
+
+// FromJob returns the reading of a job of the engine or of fio.
+func FromJob(r uringbench.Result) Reading {
+	return Reading{Bytes: r.Bytes, Elapsed: time.Duration(r.Seconds * 1e9), CPU: time.Duration(r.CPUSeconds * 1e9), Mallocs: -1}
 }

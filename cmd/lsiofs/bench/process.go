@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,68 +21,69 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// part is a process of PartCommand, which answers each line of JSON with another. It is not safe
+// Process is a process of PartCommand, which answers each line of JSON with another. It is not safe
 // for concurrent use.
-type part struct {
-	cmd     *exec.Cmd
+type Process struct {
+	Cmd     *exec.Cmd
 	in      io.WriteCloser
-	jobs    *json.Encoder
+	Jobs    *json.Encoder
 	answers *json.Decoder
 	said    bytes.Buffer // its stderr
 }
 
-// startPart starts a part; file, if not nil, becomes its descriptor 3.
-func startPart(self string, file *os.File, args ...string) (*part, error) {
-	p := &part{cmd: exec.Command(self, append([]string{PartCommand}, args...)...)}
+// StartProcess starts a part; file, if not nil, becomes its descriptor 3.
+func StartProcess(self string, file *os.File, args ...string) (*Process, error) {
+	p := &Process{Cmd: exec.Command(self, append([]string{PartCommand}, args...)...)}
 	if file != nil {
-		p.cmd.ExtraFiles = []*os.File{file}
+		p.Cmd.ExtraFiles = []*os.File{file}
 	}
-	p.cmd.Stderr = &p.said
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process handles Ctrl-C
-	in, err := p.cmd.StdinPipe()
+	p.Cmd.Stderr = &p.said
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process handles Ctrl-C
+	in, err := p.Cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, err := p.Cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	p.in, p.jobs, p.answers = in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
-	if err := p.cmd.Start(); err != nil {
+	p.in, p.Jobs, p.answers = in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
+	if err := p.Cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start bench's process %s: %w", args[0], err)
 	}
 	return p, nil
 }
 
-// hear waits for the next answer.
-func (p *part) hear(answer any) error {
+// Hear waits for the next answer.
+func (p *Process) Hear(answer any) error {
 	if err := p.answers.Decode(answer); err != nil {
-		return fmt.Errorf("bench's process %s has ended: %w: %s", p.cmd.Args[2], err, bytes.TrimSpace(p.said.Bytes()))
+		return fmt.Errorf("bench's process %s has ended: %w: %s", p.Cmd.Args[2], err, bytes.TrimSpace(p.said.Bytes()))
 	}
 	return nil
 }
 
-// kill ends the process, whatever it is doing.
-func (p *part) kill() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended
-	_ = p.cmd.Wait()         // reports that it was killed
+// Kill ends the process, whatever it is doing.
+func (p *Process) Kill() {
+	_ = p.Cmd.Process.Kill() // an error means that it has ended
+	_ = p.Cmd.Wait()         // reports that it was killed
 }
 
 // reader is a part that reads files.
-type reader struct{ *part }
+type reader struct{ *Process }
 
-// startReader starts a reader; file, if not nil, becomes its descriptor 3.
-func startReader(self string, file *os.File) (*reader, error) {
-	p, err := startPart(self, file, "read")
+// StartReader starts a reader; file, if not nil, becomes its descriptor 3.
+func StartReader(self string, file *os.File) (*reader, error) {
+	p, err := StartProcess(self, file, "read")
 	return &reader{p}, err
 }
 
-func (r *reader) start(j readJob) error { return r.jobs.Encode(j) }
+// Start sends a job, whose answer Finish waits for.
+func (r *reader) Start(j ReadJob) error { return r.Jobs.Encode(j) }
 
 // finish waits for the answer to start.
-func (r *reader) finish() (readDone, error) {
-	var d readDone
-	if err := r.hear(&d); err != nil {
+func (r *reader) finish() (ReadDone, error) {
+	var d ReadDone
+	if err := r.Hear(&d); err != nil {
 		return d, err
 	}
 	if d.Error != "" {
@@ -89,23 +92,23 @@ func (r *reader) finish() (readDone, error) {
 	return d, nil
 }
 
-// server is a process that serves a mount.
-type server struct {
-	cmd   *exec.Cmd
-	point string
+// Server is a process that serves a mount.
+type Server struct {
+	Cmd   *exec.Cmd
+	Point string
 	in    io.Closer // a ceiling ends when this is closed; nil for a mount
 	ended chan error
 }
 
 // servedBy takes over a process whose mount is ready.
-func servedBy(cmd *exec.Cmd, point string, in io.Closer) *server {
-	s := &server{cmd: cmd, point: point, in: in, ended: make(chan error, 1)}
+func servedBy(cmd *exec.Cmd, point string, in io.Closer) *Server {
+	s := &Server{Cmd: cmd, Point: point, in: in, ended: make(chan error, 1)}
 	go func() { s.ended <- cmd.Wait() }()
 	return s
 }
 
 // startCeiling mounts the ceiling in a separate process.
-func (p Program) startCeiling(ctx context.Context, point string, streamBytes int64, log *os.File) (*server, error) {
+func (p Program) startCeiling(ctx context.Context, point string, streamBytes int64, log *os.File) (*Server, error) {
 	cmd := exec.Command(p.Self, PartCommand, "serve", point, fmt.Sprint(streamBytes), fmt.Sprint(p.Rings))
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -136,62 +139,62 @@ func (p Program) startCeiling(ctx context.Context, point string, streamBytes int
 // readers.
 const endTime = 20 * time.Second
 
-// stop unmounts and waits for the process. The mount is gone in any case.
-func (s *server) stop() error {
+// Stop unmounts and waits for the process. The mount is gone in any case.
+func (s *Server) Stop() error {
 	if s.in != nil {
 		_ = s.in.Close() // an error means that it has ended
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	_ = s.Cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case err := <-s.ended:
 		if err != nil {
-			err = fmt.Errorf("the server of %s: %w", s.point, err)
+			err = fmt.Errorf("the server of %s: %w", s.Point, err)
 		}
 		return errors.Join(err, s.sweep())
 	case <-time.After(endTime):
-		_ = s.cmd.Process.Kill()
+		_ = s.Cmd.Process.Kill()
 		<-s.ended
-		return errors.Join(fmt.Errorf("the server of %s has not ended within %v, and was killed", s.point, endTime), s.sweep())
+		return errors.Join(fmt.Errorf("the server of %s has not ended within %v, and was killed", s.Point, endTime), s.sweep())
 	}
 }
 
 // sweep removes a mount that a server has left behind, and its directory.
-func (s *server) sweep() error {
+func (s *Server) sweep() error {
 	mounts, err := fs.Mounts()
 	if err != nil {
 		return err
 	}
-	if _, left := fs.TopMount(mounts, s.point); left {
-		if err := unix.Unmount(s.point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+	if _, left := fs.TopMount(mounts, s.Point); left {
+		if err := unix.Unmount(s.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			// It is a user's mount, which the helper may unmount.
-			if out, herr := exec.Command("fusermount3", "-u", "-z", "--", s.point).CombinedOutput(); herr != nil {
-				return fmt.Errorf("%s is still mounted: %w: %s", s.point, errors.Join(err, herr), bytes.TrimSpace(out))
+			if out, herr := exec.Command("fusermount3", "-u", "-z", "--", s.Point).CombinedOutput(); herr != nil {
+				return fmt.Errorf("%s is still mounted: %w: %s", s.Point, errors.Join(err, herr), bytes.TrimSpace(out))
 			}
 		}
 	}
-	return os.Remove(s.point)
+	return os.Remove(s.Point)
 }
 
-// counts are the server's counters that matter here.
-type counts struct {
-	cpu       time.Duration
+// Counts are the server's counters that matter here.
+type Counts struct {
+	CPU       time.Duration
 	reads     uint64 // of storage
 	readBytes uint64
 	sent      int64
 	held      int64
 	strategy  string
 	engine    string
-	fill      float64 // of its cache, 0…1; 1 without a cache
-	sealed    int     // objects in its cache that are read like local files
+	Fill      float64 // of its cache, 0…1; 1 without a cache
+	Sealed    int     // objects in its cache that are read like local files
 }
 
-// look reads status.json. The time for that is not part of the measurement: cpu is read after it at
+// Look reads status.json. The time for that is not part of the measurement: cpu is read after it at
 // the start of a measurement (before), and before it at the end.
-func (s *server) look(before bool) (counts, error) {
-	var c counts
+func (s *Server) Look(before bool) (Counts, error) {
+	var c Counts
 	var err error
 	if !before {
-		if c.cpu, err = processCPU(s.cmd.Process.Pid); err != nil {
+		if c.CPU, err = ProcessCPU(s.Cmd.Process.Pid); err != nil {
 			return c, err
 		}
 	}
@@ -199,13 +202,13 @@ func (s *server) look(before bool) (counts, error) {
 		return c, err
 	}
 	if before {
-		c.cpu, err = processCPU(s.cmd.Process.Pid)
+		c.CPU, err = ProcessCPU(s.Cmd.Process.Pid)
 	}
 	return c, err
 }
 
-func (s *server) status(c *counts) error {
-	b, err := os.ReadFile(filepath.Join(s.point, "status.json"))
+func (s *Server) status(c *Counts) error {
+	b, err := os.ReadFile(filepath.Join(s.Point, "status.json"))
 	if err != nil {
 		return err
 	}
@@ -230,13 +233,13 @@ func (s *server) status(c *counts) error {
 		} `json:"pipeline"`
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
-		return fmt.Errorf("%s/status.json: %w", s.point, err)
+		return fmt.Errorf("%s/status.json: %w", s.Point, err)
 	}
 	c.reads, c.readBytes, c.engine = r.Pipeline.Engine.Reads, r.Pipeline.Engine.ReadBytes, r.Pipeline.Engine.Engine
 	c.sent, c.held, c.strategy = r.Traffic.SentBytes, r.Pipeline.Fetch.HeldBytes, r.Pipeline.Fetch.Strategy
-	c.fill = 1
+	c.Fill = 1
 	if r.Pipeline.Cache != nil {
-		c.fill, c.sealed = r.Pipeline.Cache.Fill, r.Pipeline.Cache.Sealed
+		c.Fill, c.Sealed = r.Pipeline.Cache.Fill, r.Pipeline.Cache.Sealed
 	}
 	return nil
 }
@@ -252,12 +255,18 @@ func startCat(self string, args []string, out, log *os.File) (*exec.Cmd, error) 
 	return cmd, nil
 }
 
-// widenPipe makes a pipe as large as users may, so that writer and reader alternate less often. If
+// WidenPipe makes a pipe as large as users may, so that writer and reader alternate less often. If
 // even that is refused, the pipe stays as it is.
-func widenPipe(f *os.File) {
+func WidenPipe(f *os.File) {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, readBytes) })
+}
+
+// AnonBytes returns the size of a process's private memory.
+func AnonBytes(pid int) (int64, error) {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(FieldOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon"), " kB"), 10, 64)
+	return kib << 10, err
 }

@@ -38,7 +38,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) progress(text string, done, total int) {
+// Tell calls Progress, if it is set.
+func (c *Config) Tell(text string, done, total int) {
 	if c.Progress != nil {
 		c.Progress(text, done, total)
 	}
@@ -82,7 +83,7 @@ func Run(ctx context.Context, p Program, c Config) (report Report, err error) {
 		return Report{}, err
 	}
 	defer func() {
-		err = errors.Join(err, s.close())
+		err = errors.Join(err, s.Close())
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -90,63 +91,63 @@ func Run(ctx context.Context, p Program, c Config) (report Report, err error) {
 	return s.run(ctx)
 }
 
-func (s *session) run(ctx context.Context) (Report, error) {
-	rows := s.rows()
-	s.slot = s.config.Total / time.Duration(len(rows)*(s.config.Rounds+1))
+func (s *Session) run(ctx context.Context) (Report, error) {
+	rows := s.Rows()
+	s.Slot = s.Config.Total / time.Duration(len(rows)*(s.Config.Rounds+1))
 	rounds, err := s.rounds(ctx, rows)
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Machine: thisMachine(s.scope.shards[0], s.program.Version), Dataset: describe(s.dataset), Rounds: rounds}
-	r.Dataset.MeasuredBytes = s.scope.bytes
-	r.Rows = finished(rows, s.scope.recordBytes)
+	r := Report{Machine: ThisMachine(s.Scope.Shards[0], s.Program.Version), Dataset: Describe(s.dataset), Rounds: rounds}
+	r.Dataset.MeasuredBytes = s.Scope.bytes
+	r.Rows = Results(rows, s.Scope.recordBytes)
 	return r, nil
 }
 
-// finished returns the report's lines about rows that were measured.
-func finished(rows []*row, recordBytes float64) []Row {
-	byID := map[string]*row{}
+// Results returns the report's lines about rows that were measured.
+func Results(rows []*Measurement, recordBytes float64) []Row {
+	byID := map[string]*Measurement{}
 	for _, row := range rows {
-		byID[row.id] = row
+		byID[row.ID] = row
 	}
 	var lines []Row
 	for _, row := range rows {
 		size := recordBytes
-		if row.noRecords {
+		if row.NoRecords {
 			size = 0
 		}
-		lines = append(lines, row.finish(size, byID[row.against]))
+		lines = append(lines, row.finish(size, byID[row.Against]))
 	}
 	return lines
 }
 
 // rounds measures every row once to warm up, and then in rounds. It returns the number of rounds
 // that count.
-func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
-	r := rounds{most: s.config.Rounds, warmUp: true, total: s.config.Total, progress: s.config.progress, begin: func(warming bool) error {
+func (s *Session) rounds(ctx context.Context, rows []*Measurement) (int, error) {
+	r := Rounds{Most: s.Config.Rounds, WarmUp: true, Total: s.Config.Total, Progress: s.Config.Tell, begin: func(warming bool) error {
 		s.warming = warming
 		return s.warm(ctx)
 	}}
-	return r.run(ctx, rows)
+	return r.Run(ctx, rows)
 }
 
-// rounds configures how rows are measured, one round after another.
-type rounds struct {
-	most     int
-	warmUp   bool // an additional first round does not count
-	total    time.Duration
-	progress func(text string, done, total int)
+// Rounds configures how rows are measured, one round after another.
+type Rounds struct {
+	Most     int
+	WarmUp   bool // an additional first round does not count
+	Total    time.Duration
+	Progress func(text string, done, total int)
 	begin    func(warming bool) error // called before each round, unless nil
 }
 
-// run measures until the rounds are done or the time is over.
-func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
-	began, all, counted := time.Now(), o.most, 0
-	if o.warmUp {
+// Run measures until the rounds are done or the time is over.
+func (o Rounds) Run(ctx context.Context, rows []*Measurement) (int, error) {
+	began, all, counted := time.Now(), o.Most, 0
+	if o.WarmUp {
 		all++
 	}
 	for round := range all {
-		warming := o.warmUp && round == 0
+		warming := o.WarmUp && round == 0
 		if o.begin != nil {
 			if err := o.begin(warming); err != nil {
 				return 0, err
@@ -156,13 +157,13 @@ func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
 			if r.missing != "" {
 				continue
 			}
-			o.progress(r.name, round*len(rows)+i, all*len(rows))
-			m, err := r.measure(ctx)
+			o.Progress(r.Name, round*len(rows)+i, all*len(rows))
+			m, err := r.Measure(ctx)
 			switch {
-			case errors.Is(err, errNotMeasured):
+			case errors.Is(err, ErrNotMeasured):
 				r.missing, r.readings = err.Error(), nil
 			case err != nil:
-				return 0, fmt.Errorf("%s: %w", r.name, err)
+				return 0, fmt.Errorf("%s: %w", r.Name, err)
 			case !warming:
 				r.readings = append(r.readings, m)
 			}
@@ -170,15 +171,15 @@ func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
 		if !warming {
 			counted++
 		}
-		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > o.total*5/4 {
+		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > o.Total*5/4 {
 			break // another round would take too long
 		}
 	}
 	return counted, nil
 }
 
-// describe returns the properties of a dataset.
-func describe(d *pipeline.Dataset) DatasetInfo {
+// Describe returns the properties of a dataset.
+func Describe(d *pipeline.Dataset) DatasetInfo {
 	sp, c := d.Spec(), d.Catalog()
 	i := DatasetInfo{
 		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Selection: opening.SelectionOf(c.Selection()), Records: d.Records(), StreamBytes: d.StreamBytes(),

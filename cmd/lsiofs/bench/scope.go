@@ -29,20 +29,20 @@ type extent struct {
 // maxExtentBytes bounds how much of a record is read at a time.
 const maxExtentBytes = 1 << 30
 
-// scope is the part of a dataset that is measured: all of it or, if that is too much for the page
+// Scope is the part of a dataset that is measured: all of it or, if that is too much for the page
 // cache, the beginning of an epoch.
-type scope struct {
+type Scope struct {
 	records     uint64  // of the dataset, after a split
 	streamBytes int64   // of the dataset, after a split
 	recordBytes float64 // mean
-	compressed  bool    // at least one shard is
-	codec       string  // of the first shard, "" for none
-	files       bool    // shards are directories
-	games       bool    // shards are lc0's, and streams consist of their frames
-	whole       bool
+	Compressed  bool    // at least one shard is
+	Codec       string  // of the first shard, "" for none
+	Files       bool    // shards are directories
+	Games       bool    // shards are lc0's, and streams consist of their frames
+	Whole       bool
 	bytes       int64    // of the measured part
 	extents     []extent // of the epoch's records, in its order; empty if compressed
-	shards      []string // paths of all shards
+	Shards      []string // paths of all shards
 	shardBytes  []int64
 	// decodedBytes are the sizes of the decoded shards.
 	decodedBytes []int64
@@ -52,11 +52,11 @@ type scope struct {
 }
 
 // newScope examines an open dataset. memory is the available size of the page cache.
-func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
+func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*Scope, error) {
 	c := d.Catalog()
-	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
-	_, s.files = c.Unpacker().(format.Foldered)
-	s.games = c.Format().Name == "lc0" && c.Format().As == ""
+	s := &Scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
+	_, s.Files = c.Unpacker().(format.Foldered)
+	s.Games = c.Format().Name == "lc0" && c.Format().As == ""
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
@@ -69,23 +69,23 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	s.recordBytes = float64(s.streamBytes) / float64(s.records)
 	for i := range c.Shards() {
 		shard := c.Shard(i)
-		s.shards = append(s.shards, filepath.Join(c.Root(), shard.Object.Path))
+		s.Shards = append(s.Shards, filepath.Join(c.Root(), shard.Object.Path))
 		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
 		s.decodedBytes = append(s.decodedBytes, shard.DecodedBytes)
 		s.pointBytes += c.PointBytes(i)
 		s.allDecoded += shard.DecodedBytes
-		s.compressed = s.compressed || shard.Codec != nil
+		s.Compressed = s.Compressed || shard.Codec != nil
 		if i == 0 && shard.Codec != nil {
-			s.codec = shard.Codec.Name()
+			s.Codec = shard.Codec.Name()
 		}
 	}
 	limit := min(memory, maxScopeBytes)
-	s.whole = s.streamBytes <= limit && s.records <= maxScopeRecords
+	s.Whole = s.streamBytes <= limit && s.records <= maxScopeRecords
 	s.bytes = s.streamBytes
-	if s.compressed {
-		if !s.whole {
+	if s.Compressed {
+		if !s.Whole {
 			return nil, fmt.Errorf("the dataset has %.1f GiB, decoded: compressed shards are measured as a whole, of at most %.1f GiB here; name some of them with a pattern, as in '/data/shard-{000..009}.tar.zst'",
-				gib(s.streamBytes), gib(limit))
+				GiB(s.streamBytes), GiB(limit))
 		}
 		return s, nil
 	}
@@ -93,7 +93,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 }
 
 // walk goes through the epoch as far as the limits permit.
-func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) error {
+func (s *Scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) error {
 	set, err := d.Set(ctx, 0, nil, spec.Assignment{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) erro
 		}
 		k += uint64(n)
 	}
-	if !s.whole {
+	if !s.Whole {
 		s.bytes = bytes
 	}
 	return nil
@@ -139,8 +139,8 @@ func pageCacheBytes(heldBytes int64) (int64, error) {
 }
 
 // empty drops the shards from the page cache. written means that no page of them is dirty any more.
-func (s *scope) empty(ctx context.Context, written bool) error {
-	for _, path := range s.shards {
+func (s *Scope) empty(ctx context.Context, written bool) error {
+	for _, path := range s.Shards {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -34,73 +34,73 @@ type Program struct {
 	Rings bool
 }
 
-// session measures one dataset. It has servers, readers and temporary files. It is not safe for
+// Session measures one dataset. It has servers, readers and temporary files. It is not safe for
 // concurrent use.
-type session struct {
-	program Program
-	config  Config
-	dir     string   // for mount points
-	log     *os.File // output of servers
+type Session struct {
+	Program Program
+	Config  Config
+	Dir     string   // for mount points
+	Log     *os.File // output of servers
 	points  int
-	slot    time.Duration
+	Slot    time.Duration
 
 	dataset *pipeline.Dataset // in this process
-	scope   *scope
+	Scope   *Scope
 	epoch   uint64 // the next epoch that has not been read
 
-	readers []*reader
-	servers []*server // servers that stay
-	ceiling *server
-	mount   *server
-	small   *server // with little memory
-	tensors *server // has as many games as it keeps decoded, as tensors
-	mixture *server // of the dataset's halves
-	opened  *server // of a dataset of files, none of which it keeps
+	Readers []*reader
+	Servers []*Server // servers that stay
+	ceiling *Server
+	mount   *Server
+	small   *Server // with little memory
+	tensors *Server // has as many games as it keeps decoded, as tensors
+	mixture *Server // of the dataset's halves
+	opened  *Server // of a dataset of files, none of which it keeps
 	warming bool
 
-	lastWhole reading // measureWhole's last result
+	lastWhole Reading // measureWhole's last result
 
 	written bool // the shards' pages are clean
 	cooled  bool // cool has gone through the shards in this round
 }
 
-func newSession(ctx context.Context, p Program, c Config) (*session, error) {
+func newSession(ctx context.Context, p Program, c Config) (*Session, error) {
 	dir, err := os.MkdirTemp("", "lsiofs-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &session{program: p, config: c, dir: dir}
+	s := &Session{Program: p, Config: c, Dir: dir}
 	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *session) open(ctx context.Context) (err error) {
-	if s.log, err = os.Create(filepath.Join(s.dir, "servers.log")); err != nil {
+func (s *Session) open(ctx context.Context) (err error) {
+	if s.Log, err = os.Create(filepath.Join(s.Dir, "servers.log")); err != nil {
 		return err
 	}
-	if s.dataset, err = s.program.Open(ctx, s.config.Spec); err != nil {
+	if s.dataset, err = s.Program.Open(ctx, s.Config.Spec); err != nil {
 		return err
 	}
-	s.config.progress("touching memory", 0, 0)
-	if err := touchMemory(ctx, 3*s.config.Spec.MemoryBytes); err != nil {
+	s.Config.Tell("touching memory", 0, 0)
+	if err := TouchMemory(ctx, 3*s.Config.Spec.MemoryBytes); err != nil {
 		return err
 	}
 	// A mount, this process, and temporarily one more.
-	free, err := pageCacheBytes(3 * s.config.Spec.MemoryBytes)
+	free, err := pageCacheBytes(3 * s.Config.Spec.MemoryBytes)
 	if err != nil {
 		return err
 	}
-	if s.scope, err = newScope(ctx, s.dataset, free); err != nil {
+	if s.Scope, err = newScope(ctx, s.dataset, free); err != nil {
 		return err
 	}
 	for range maxReaders {
-		r, err := startReader(s.program.Self, nil)
+		r, err := StartReader(s.Program.Self, nil)
 		if err != nil {
 			return err
 		}
-		s.readers = append(s.readers, r)
+		s.Readers = append(s.Readers, r)
 	}
 	return nil
 }
@@ -108,45 +108,45 @@ func (s *session) open(ctx context.Context) (err error) {
 // maxReaders is the largest number of concurrent readers.
 const maxReaders = 4
 
-// close ends all processes, unmounts, and removes everything.
-func (s *session) close() error {
+// Close ends all processes, unmounts, and removes everything.
+func (s *Session) Close() error {
 	var errs []error
-	for _, r := range s.readers {
-		r.kill()
+	for _, r := range s.Readers {
+		r.Kill()
 	}
-	for _, v := range slices.Backward(s.servers) {
-		errs = append(errs, v.stop())
+	for _, v := range slices.Backward(s.Servers) {
+		errs = append(errs, v.Stop())
 	}
 	if s.dataset != nil {
 		errs = append(errs, s.dataset.Close())
 	}
-	if s.log != nil {
-		errs = append(errs, s.log.Close(), os.Remove(s.log.Name()))
+	if s.Log != nil {
+		errs = append(errs, s.Log.Close(), os.Remove(s.Log.Name()))
 	}
-	errs = append(errs, os.RemoveAll(filepath.Join(s.dir, halvesDir))) // nothing is mounted in it
+	errs = append(errs, os.RemoveAll(filepath.Join(s.Dir, halvesDir))) // nothing is mounted in it
 	// Never remove recursively: a mount might be left there.
-	return errors.Join(append(errs, os.Remove(s.dir))...)
+	return errors.Join(append(errs, os.Remove(s.Dir))...)
 }
 
-// newPoint creates a directory to mount on.
-func (s *session) newPoint() (string, error) {
+// NewPoint creates a directory to mount on.
+func (s *Session) NewPoint() (string, error) {
 	s.points++
-	point := filepath.Join(s.dir, strconv.Itoa(s.points))
+	point := filepath.Join(s.Dir, strconv.Itoa(s.points))
 	return point, os.Mkdir(point, 0o700)
 }
 
 // startMount mounts the dataset. The server is not among those that stay.
-func (s *session) startMount(ctx context.Context, args ...string) (*server, error) {
-	point, err := s.newPoint()
+func (s *Session) startMount(ctx context.Context, args ...string) (*Server, error) {
+	point, err := s.NewPoint()
 	if err != nil {
 		return nil, err
 	}
-	return s.program.mountOn(ctx, point, s.log, append([]string{s.config.Spec.Dataset, point}, append(slices.Clone(s.config.Flags), args...)...))
+	return s.Program.MountOn(ctx, point, s.Log, append([]string{s.Config.Spec.Dataset, point}, append(slices.Clone(s.Config.Flags), args...)...))
 }
 
-// mountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty directory.
+// MountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty directory.
 // The directory is removed if mounting fails or when the server has stopped.
-func (p Program) mountOn(ctx context.Context, point string, log *os.File, args []string) (*server, error) {
+func (p Program) MountOn(ctx context.Context, point string, log *os.File, args []string) (*Server, error) {
 	cmd, err := p.Mount(ctx, args, log)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(point))
@@ -155,7 +155,7 @@ func (p Program) mountOn(ctx context.Context, point string, log *os.File, args [
 }
 
 // hotMount returns the mount that hot rows read, for any number of workers.
-func (s *session) hotMount(ctx context.Context) (*server, error) {
+func (s *Session) hotMount(ctx context.Context) (*Server, error) {
 	if s.mount != nil {
 		return s.mount, nil
 	}
@@ -163,46 +163,46 @@ func (s *session) hotMount(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mount, s.servers = m, append(s.servers, m)
+	s.mount, s.Servers = m, append(s.Servers, m)
 	return m, nil
 }
 
 // ceilingBytes is more than is read in any slot.
 const ceilingBytes = 1 << 44
 
-func (s *session) ceilingMount(ctx context.Context) (*server, error) {
+func (s *Session) ceilingMount(ctx context.Context) (*Server, error) {
 	if s.ceiling != nil {
 		return s.ceiling, nil
 	}
-	point, err := s.newPoint()
+	point, err := s.NewPoint()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.program.startCeiling(ctx, point, ceilingBytes, s.log)
+	c, err := s.Program.startCeiling(ctx, point, ceilingBytes, s.Log)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(point))
 	}
-	s.ceiling, s.servers = c, append(s.servers, c)
+	s.ceiling, s.Servers = c, append(s.Servers, c)
 	return c, nil
 }
 
 // together makes readers do their jobs at the same time.
-func (s *session) together(ctx context.Context, jobs []readJob) ([]readDone, error) {
+func (s *Session) together(ctx context.Context, jobs []ReadJob) ([]ReadDone, error) {
 	// A reader that waits for a mount can only be killed.
 	stop := context.AfterFunc(ctx, func() {
-		for _, r := range s.readers {
-			_ = r.cmd.Process.Kill()
+		for _, r := range s.Readers {
+			_ = r.Cmd.Process.Kill()
 		}
 	})
 	defer stop()
 	var errs []error
 	for i, j := range jobs {
-		errs = append(errs, s.readers[i].start(j))
+		errs = append(errs, s.Readers[i].Start(j))
 	}
-	done := make([]readDone, len(jobs))
+	done := make([]ReadDone, len(jobs))
 	for i := range jobs {
 		var err error
-		done[i], err = s.readers[i].finish()
+		done[i], err = s.Readers[i].finish()
 		errs = append(errs, err)
 	}
 	if ctx.Err() != nil {
@@ -214,78 +214,78 @@ func (s *session) together(ctx context.Context, jobs []readJob) ([]readDone, err
 // epochs is the maximum number of epochs for a slot's reader: a dataset keeps that many layouts.
 const epochs = 4
 
-// jobsOf returns what W readers of a mount read in a slot: some epochs that have not been read or,
+// JobsOf returns what W readers of a mount read in a slot: some epochs that have not been read or,
 // if only a part of the dataset is measured, that part repeatedly.
-func (s *session) jobsOf(point, extension string, workers int, slot time.Duration) []readJob {
-	jobs := make([]readJob, workers)
+func (s *Session) JobsOf(point, extension string, workers int, slot time.Duration) []ReadJob {
+	jobs := make([]ReadJob, workers)
 	for i := range epochs {
 		epoch := s.epoch + uint64(i)
-		if !s.scope.whole {
+		if !s.Scope.Whole {
 			epoch = 0
 		}
 		for w := range jobs {
 			path := filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), fmt.Sprintf("worker-%d-of-%d%s", w, workers, extension))
 			jobs[w].Paths = append(jobs[w].Paths, path)
 			jobs[w].StopAfter = slot
-			if !s.scope.whole {
-				jobs[w].PathBytes = max(s.scope.bytes/int64(workers), 1)
+			if !s.Scope.Whole {
+				jobs[w].PathBytes = max(s.Scope.bytes/int64(workers), 1)
 			}
 		}
 	}
-	if s.scope.whole {
+	if s.Scope.Whole {
 		s.epoch += epochs
 	}
 	return jobs
 }
 
-// readMount measures W readers of a server for a slot. Bytes before the first answer to a reader
+// ReadMount measures W readers of a server for a slot. Bytes before the first answer to a reader
 // are not counted.
-func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (reading, error) {
+func (s *Session) ReadMount(ctx context.Context, v *Server, jobs []ReadJob) (Reading, error) {
 	for _, j := range jobs {
 		for _, path := range j.Paths {
 			// This computes the size of a stream, once.
 			if _, err := os.Stat(path); err != nil {
-				return reading{}, err
+				return Reading{}, err
 			}
 		}
 	}
-	before, err := v.look(true)
+	before, err := v.Look(true)
 	if err != nil {
-		return reading{}, err
+		return Reading{}, err
 	}
 	done, err := s.together(ctx, jobs)
 	if err != nil {
-		return reading{}, err
+		return Reading{}, err
 	}
-	after, err := v.look(false)
+	after, err := v.Look(false)
 	if err != nil {
-		return reading{}, err
+		return Reading{}, err
 	}
-	r := joined(done, true)
-	r.cpu += after.cpu - before.cpu
-	r.counted, r.mallocs = v.in == nil, -1
-	r.reads, r.readBytes = after.reads-before.reads, after.readBytes-before.readBytes
+	r := Joined(done, true)
+	r.CPU += after.CPU - before.CPU
+	r.Counted, r.Mallocs = v.in == nil, -1
+	r.Reads, r.ReadBytes = after.reads-before.reads, after.readBytes-before.readBytes
 	return r, nil
 }
 
-// joined adds up the work of concurrent readers. If late is set, it counts from the first answer
+// Joined adds up the work of concurrent readers. If late is set, it counts from the first answer
 // on, unless that was all.
-func joined(done []readDone, late bool) reading {
-	var r reading
+func Joined(done []ReadDone, late bool) Reading {
+	var r Reading
 	first, ended := done[0], done[0].Ended
 	began := first.Began
 	for _, d := range done {
-		r.bytes += d.Bytes
-		r.cpu += d.CPU
+		r.Bytes += d.Bytes
+		r.CPU += d.CPU
 		began, ended = min(began, d.Began), max(ended, d.Ended)
 		if d.First < first.First {
 			first = d
 		}
 	}
-	if late && r.bytes > first.FirstBytes {
+	if late && r.Bytes > first.FirstBytes {
 		began = first.First
-		r.bytes -= first.FirstBytes
+		r.Bytes -= first.FirstBytes
 	}
-	r.elapsed = ended - began
+	r.Elapsed = ended - began
 	return r
 }

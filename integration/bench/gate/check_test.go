@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 // try runs the command.
-func try(ctx context.Context, promises []bench.Promise, args ...string) (code exit.Code, stdout, stderr string) {
+func try(ctx context.Context, promises []Promise, args ...string) (code exit.Code, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = run(ctx, args, &out, &err, promises)
 	return code, out.String(), err.String()
@@ -103,34 +103,34 @@ func TestCheckFailsIfPromiseIsBroken(t *testing.T) {
 	parent := t.TempDir()
 	data := filepath.Join(parent, "jsonl")
 	ok(t, "--make", "jsonl", "--records", "3000", "--bytes", "1200", "--shards", "2", data)
-	kept := bench.Promise{Section: bench.SectionJSONL, What: "kept", Row: "mount-1", Figure: bench.FigureRatio, AtLeast: 1e-9}
-	broken := bench.Promise{Section: bench.SectionJSONL, What: "broken", Row: "mount-1", Figure: bench.FigureCPU, AtMost: 1e-9}
-	missing := bench.Promise{Section: bench.SectionJSONL, What: "missing", Row: "mount-cold", Figure: bench.FigureRatio, AtLeast: 1e9}
-	other := bench.Promise{Section: bench.SectionTar, What: "other", Row: "mount-1", Figure: bench.FigureRatio, AtLeast: 1e9}
+	kept := Promise{Section: SectionJSONL, What: "kept", Row: "mount-1", Figure: FigureRatio, AtLeast: 1e-9}
+	broken := Promise{Section: SectionJSONL, What: "broken", Row: "mount-1", Figure: FigureCPU, AtMost: 1e-9}
+	missing := Promise{Section: SectionJSONL, What: "missing", Row: "mount-cold", Figure: FigureRatio, AtLeast: 1e9}
+	other := Promise{Section: SectionTar, What: "other", Row: "mount-1", Figure: FigureRatio, AtLeast: 1e9}
 	flags := append(checking(t), "--json", "--only", "jsonl", "--dir", filepath.Join(parent, "data"))
-	check := func(promises []bench.Promise, args ...string) (exit.Code, bench.CheckReport, string) {
+	check := func(promises []Promise, args ...string) (exit.Code, CheckReport, string) {
 		code, stdout, stderr := try(t.Context(), promises, append(flags, args...)...)
-		var r bench.CheckReport
+		var r CheckReport
 		require.NoError(t, json.Unmarshal([]byte(stdout), &r), stderr)
 		return code, r, stderr
 	}
 
-	code, r, said := check([]bench.Promise{kept, broken, missing, other}, data)
+	code, r, said := check([]Promise{kept, broken, missing, other}, data)
 	require.Equal(t, exit.Check, code, said)
 	require.Len(t, r.Checks, 3, "what is promised of tar does not apply")
-	require.Equal(t, bench.VerdictOK, r.Checks[0].Verdict)
-	require.Equal(t, bench.VerdictShort, r.Checks[1].Verdict)
+	require.Equal(t, VerdictOK, r.Checks[0].Verdict)
+	require.Equal(t, VerdictShort, r.Checks[1].Verdict)
 	require.Positive(t, r.Checks[1].Measured.Median)
-	require.Equal(t, bench.VerdictNotMeasured, r.Checks[2].Verdict)
+	require.Equal(t, VerdictNotMeasured, r.Checks[2].Verdict)
 	require.Contains(t, r.Checks[2].Why, "too little for random reads")
 
-	code, r, said = check([]bench.Promise{kept, missing}, data)
+	code, r, said = check([]Promise{kept, missing}, data)
 	require.Equal(t, exit.OK, code, said)
 	require.Len(t, r.Checks, 2)
 
 	data = filepath.Join(parent, "fixed")
 	ok(t, "--make", "fixed", "--records", "300", "--bytes", "500", data)
-	code, r, said = check([]bench.Promise{kept}, "--format", "fixed", "--record-bytes", "500", data)
+	code, r, said = check([]Promise{kept}, "--format", "fixed", "--record-bytes", "500", data)
 	require.Equal(t, exit.OK, code, said)
 	require.Contains(t, r.Checks[0].Why, "nothing is promised of fixed with records of 500 bytes")
 }
@@ -143,13 +143,13 @@ func TestCheckRequiresDisk(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "lsiofs-test-")
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
-	code, _, stderr := try(t.Context(), bench.Promises(), append(flags, "--dir", dir)...)
+	code, _, stderr := try(t.Context(), Promises(), append(flags, "--dir", dir)...)
 	require.Equal(t, exit.Failure, code)
 	require.Contains(t, stderr, "is in memory: name a directory on a disk with --dir")
 }
 
 func TestCheckOfURLIsRefused(t *testing.T) {
-	code, _, stderr := try(t.Context(), bench.Promises(), "--check", "https://127.0.0.1:1/data/")
+	code, _, stderr := try(t.Context(), Promises(), "--check", "https://127.0.0.1:1/data/")
 	require.Equal(t, exit.Usage, code)
 	require.Contains(t, stderr, "--only network")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/integration/bench/service"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -45,7 +46,7 @@ type options struct {
 	seconds  float64
 	rings    bool
 	spec     spec.Spec
-	promises []bench.Promise
+	promises []Promise
 
 	make   string
 	gz     bool
@@ -69,10 +70,10 @@ func Main() {
 
 // Run is the whole program. It prints the error that it ends with, if any.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) exit.Code {
-	return run(ctx, args, stdout, stderr, bench.Promises())
+	return run(ctx, args, stdout, stderr, Promises())
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, promises []bench.Promise) exit.Code {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, promises []Promise) exit.Code {
 	o := &options{ui: terminal.New(stdout, stderr), promises: promises}
 	c := newCommand(o)
 	c.SetArgs(args)
@@ -124,7 +125,7 @@ time, y, x; --zst and --lz4 compress its chunks by blosc, with shuffled bytes, a
 	o.addFlags(c.Flags())
 	c.AddCommand(&cobra.Command{
 		Use: bench.PartCommand, Short: "A process of a measurement, started by bench", Hidden: true, Args: cobra.ArbitraryArgs,
-		RunE: func(c *cobra.Command, args []string) error { return bench.Part(c.Context(), args, os.Stdin, o.ui.Out) },
+		RunE: func(c *cobra.Command, args []string) error { return Part(c.Context(), args, os.Stdin, o.ui.Out) },
 	})
 	c.CompletionOptions.DisableDefaultCmd = true
 	return c
@@ -191,8 +192,8 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // command returns where results are shown.
-func (o *options) command() bench.Command {
-	return bench.Command{UI: o.ui, Log: o.ui.Logger(slog.LevelWarn, terminal.LogText), Version: "of these sources", Lsiofs: o.lsiofs, Caches: true, Rings: o.rings}
+func (o *options) command() command {
+	return command{bench.Command{UI: o.ui, Log: o.ui.Logger(slog.LevelWarn, terminal.LogText), Version: "of these sources", Lsiofs: o.lsiofs, Caches: true, Rings: o.rings}}
 }
 
 // runCheck checks the promises.
@@ -213,11 +214,11 @@ func (o *options) runCheck(ctx context.Context) (err error) {
 		o.lsiofs = built
 		defer func() { err = errors.Join(err, remove()) }()
 	}
-	var sections []bench.Section
+	var sections []Section
 	for _, name := range o.only {
-		sections = append(sections, bench.Section(name))
+		sections = append(sections, Section(name))
 	}
-	return o.command().Check(ctx, bench.CheckConfig{
+	return o.command().Check(ctx, CheckConfig{
 		Config: bench.Config{Spec: s, Flags: o.mountFlags(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second))},
 		Only:   sections, Promises: o.promises, Dir: o.dir,
 	})
@@ -253,3 +254,112 @@ func build(ctx context.Context) (path string, remove func() error, err error) {
 	}
 	return path, remove, nil
 }
+
+// command holds what all measurements share.
+type command struct{ bench.Command }
+
+// Check checks the promises, prints the results, and returns an error if a promise is not kept.
+func (b command) Check(ctx context.Context, c CheckConfig) error {
+	v := bench.NewRowView(b.UI, b.Log)
+	c.Progress = v.Show
+	r, err := bench.Measured(b.Command, v, &c, func(p bench.Program) (CheckReport, error) { return RunCheck(ctx, p, c) })
+	if err != nil {
+		return err
+	}
+	if b.UI.JSON {
+		err = b.UI.Emit(r)
+	} else {
+		err = r.Print(b.UI.Out)
+	}
+	if err == nil && r.Short() {
+		err = exit.Errorf(exit.Check, "some promises were not kept")
+	}
+	return err
+}
+
+// Make makes a dataset and reports what it has made.
+func (b command) Make(ctx context.Context, m Make) error {
+	v := newMakingView(b.UI)
+	m.Progress = v.show
+	if err := m.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	made, err := m.Run(ctx)
+	v.clear()
+	if err != nil {
+		return err
+	}
+	if b.UI.JSON {
+		return b.UI.Emit(made)
+	}
+	b.UI.Notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, terminal.Plural(made.Records, "record"), made.Format,
+		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
+	return nil
+}
+
+// MakeZarr makes a Zarr array and reports what it has made.
+func (b command) MakeZarr(ctx context.Context, m MakeZarr) error {
+	v := newMakingView(b.UI)
+	m.Progress = v.show
+	if err := m.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	made, err := m.Run(ctx)
+	v.clear()
+	if err != nil {
+		return err
+	}
+	if b.UI.JSON {
+		return b.UI.Emit(made)
+	}
+	b.UI.Notef("made %s: an array of %v in %s of zarr, %s (%s of files) in %s", made.Dir, m.Shape,
+		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
+	return nil
+}
+
+// Part is the work of one process of a measurement: one of Part, or
+//
+//	objects DIR COPIES  service.Serve
+//	loop                service.Loop
+//	loop pipe           the same, but also writes what it reads to descriptor 3
+func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	switch {
+	case len(args) == 3 && args[0] == "objects":
+		copies, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return service.Serve(ctx, args[1], copies, in, out)
+	case len(args) == 1 && args[0] == "loop":
+		return service.Loop(ctx, in, out, nil)
+	case len(args) == 2 && args[0] == "loop" && args[1] == "pipe":
+		to := os.NewFile(3, "pipe")
+		return errors.Join(service.Loop(ctx, in, out, to), to.Close())
+	}
+	return bench.Part(ctx, args, in, out)
+}
+
+// makingView shows how much of a dataset has been made: a bar on a terminal, otherwise a line every
+// few seconds. It is not safe for concurrent use.
+type makingView struct {
+	ui    *terminal.UI
+	bar   *terminal.Bar
+	begin time.Time
+	pace  terminal.Pace
+}
+
+func newMakingView(u *terminal.UI) *makingView {
+	return &makingView{ui: u, bar: u.NewBytesBar(0), begin: time.Now(), pace: terminal.NewPace()}
+}
+
+func (v *makingView) show(bytes, total int64) {
+	switch {
+	case v.ui.JSON:
+	case v.ui.Terminal:
+		v.bar.Draw("making", min(bytes, total), total)
+	case v.pace.Due(time.Since(v.begin)):
+		v.ui.Notef("making: %s of about %s", terminal.Bytes(bytes), terminal.Bytes(total))
+	}
+}
+
+func (v *makingView) clear() { v.bar.Clear() }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
@@ -39,7 +38,7 @@ func TestBenchMakesSameDatasetAgain(t *testing.T) {
 		if c[0] == "lc0" { // the size of frames is fixed
 			args = slices.Delete(args, 2, 4)
 		}
-		var made bench.Made
+		var made Made
 		require.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json", one)...)), &made))
 		require.EqualValues(t, 3, made.Shards)
 		require.NoError(t, os.Mkdir(two, 0o755), "an empty directory will do")

@@ -1,4 +1,4 @@
-package bench
+package gate
 
 import (
 	"encoding/binary"

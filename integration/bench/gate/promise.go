@@ -1,8 +1,10 @@
-package bench
+package gate
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 )
 
 // Section is a part of a check whose rows are measured together.
@@ -42,7 +44,7 @@ const (
 )
 
 // of returns the figure of a row, or nil if it is not known.
-func (f Figure) of(r Row) *Spread {
+func (f Figure) of(r bench.Row) *bench.Spread {
 	switch f {
 	case FigureRatio:
 		return r.Ratio
@@ -81,38 +83,38 @@ func Promises() []Promise {
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader", Row: "mount-1", Figure: FigureRecords, AtLeast: 100_000},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, server and reader", Row: "mount-1", Figure: FigureCPU, AtMost: 10},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 4 readers, to the ceiling of 4", Row: "mount-4", Figure: FigureRatio, AtLeast: 0.45},
-		{Section: SectionTar, What: "mount, hot, two halves of the tar samples mixed, 1 reader, to one dataset", Row: rowMixture, Figure: FigureRatio, AtLeast: 0.90},
-		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
-		{Section: SectionTar, What: "verify, cold, tar of 12 KiB samples, to fio O_DIRECT sequential", Row: rowVerify, Figure: FigureRatio, AtLeast: 0.80},
-		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
-		{Section: SectionTar, What: "allocations in steady state, tar", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
-		{Section: SectionTar, What: "index pass, tar samples of two members each", Row: rowIndexPass, Figure: FigureValue, AtLeast: 350_000},
-		{Section: SectionTar, What: "mount --resume to the first bytes, tar", Row: rowResume, Figure: FigureValue, AtMost: 200},
+		{Section: SectionTar, What: "mount, hot, two halves of the tar samples mixed, 1 reader, to one dataset", Row: bench.RowMixture, Figure: FigureRatio, AtLeast: 0.90},
+		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: bench.RowMountCold, Figure: FigureRatio, AtLeast: 0.75},
+		{Section: SectionTar, What: "verify, cold, tar of 12 KiB samples, to fio O_DIRECT sequential", Row: bench.RowVerify, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: bench.RowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionTar, What: "allocations in steady state, tar", Row: bench.RowFetch, Figure: FigureMallocs, AtMost: none},
+		{Section: SectionTar, What: "index pass, tar samples of two members each", Row: bench.RowIndexPass, Figure: FigureValue, AtLeast: 350_000},
+		{Section: SectionTar, What: "mount --resume to the first bytes, tar", Row: bench.RowResume, Figure: FigureValue, AtMost: 200},
 
 		{Section: SectionJSONL, What: "mount, hot, JSONL of 1.2 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.35},
-		{Section: SectionJSONL, What: "mount, cold, JSONL of 1.2 KiB, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
-		{Section: SectionJSONL, What: "mount to cat, JSONL of 1.2 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
-		{Section: SectionJSONL, What: "allocations in steady state, JSONL", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
-		{Section: SectionJSONL, What: "mount --resume to the first bytes, JSONL", Row: rowResume, Figure: FigureValue, AtMost: 200},
+		{Section: SectionJSONL, What: "mount, cold, JSONL of 1.2 KiB, to fio O_DIRECT 256 KiB", Row: bench.RowMountCold, Figure: FigureRatio, AtLeast: 0.75},
+		{Section: SectionJSONL, What: "mount to cat, JSONL of 1.2 KiB", Row: bench.RowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionJSONL, What: "allocations in steady state, JSONL", Row: bench.RowFetch, Figure: FigureMallocs, AtMost: none},
+		{Section: SectionJSONL, What: "mount --resume to the first bytes, JSONL", Row: bench.RowResume, Figure: FigureValue, AtMost: 200},
 
-		{Section: SectionZstd, What: "mount to the end of an epoch, JSONL .zst, to zstd -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 0.42},
-		{Section: SectionZstd, What: "mount to the end of an epoch, JSONL .zst, memory for half of it, to zstd -dc", Row: rowMountHalf, Figure: FigureRatio, AtLeast: 0.45},
-		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
-		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
-		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, memory for half of it, to gzip -dc", Row: rowMountHalf, Figure: FigureRatio, AtLeast: 1.5},
-		{Section: SectionGzip, What: "mount to the first byte, JSONL .gz, to the time of gzip -dc of all of it", Row: rowFirstByte, Figure: FigureRatio, AtLeast: 10},
-		{Section: SectionGzip, What: "jump into the middle of a stream of JSONL .gz, beyond reading it again", Row: rowJump, Figure: FigureValue, AtMost: 100},
-		{Section: SectionGzip, What: "places inside of members in the index, of the decoded size", Row: rowPoints, Figure: FigureValue, AtMost: 0.1},
-		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionZstd, What: "mount to the end of an epoch, JSONL .zst, to zstd -dc", Row: bench.RowMountWhole, Figure: FigureRatio, AtLeast: 0.42},
+		{Section: SectionZstd, What: "mount to the end of an epoch, JSONL .zst, memory for half of it, to zstd -dc", Row: bench.RowMountHalf, Figure: FigureRatio, AtLeast: 0.45},
+		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: bench.RowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: bench.RowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
+		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, memory for half of it, to gzip -dc", Row: bench.RowMountHalf, Figure: FigureRatio, AtLeast: 1.5},
+		{Section: SectionGzip, What: "mount to the first byte, JSONL .gz, to the time of gzip -dc of all of it", Row: bench.RowFirstByte, Figure: FigureRatio, AtLeast: 10},
+		{Section: SectionGzip, What: "jump into the middle of a stream of JSONL .gz, beyond reading it again", Row: bench.RowJump, Figure: FigureValue, AtMost: 100},
+		{Section: SectionGzip, What: "places inside of members in the index, of the decoded size", Row: bench.RowPoints, Figure: FigureValue, AtMost: 0.1},
+		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: bench.RowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 
 		{Section: SectionNpy, What: "mount, hot, npy rows of 4 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.50},
 
-		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: rowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
-		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
-		{Section: SectionLc0, What: "mount --as tensors, first epoch, lc0 V6 frames of .gz games, 1 reader, to frames", Row: rowTensorsEpoch, Figure: FigureRatio, AtLeast: 0.85},
-		{Section: SectionLc0, What: "mount --as tensors, hot, lc0 V6 frames of decoded games, 2 readers", Row: rowTensorsHot, Figure: FigureRecords, AtLeast: 350_000},
-		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: rowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
-		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: bench.RowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
+		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: bench.RowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
+		{Section: SectionLc0, What: "mount --as tensors, first epoch, lc0 V6 frames of .gz games, 1 reader, to frames", Row: bench.RowTensorsEpoch, Figure: FigureRatio, AtLeast: 0.85},
+		{Section: SectionLc0, What: "mount --as tensors, hot, lc0 V6 frames of decoded games, 2 readers", Row: bench.RowTensorsHot, Figure: FigureRecords, AtLeast: 350_000},
+		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: bench.RowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
+		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: bench.RowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 
 		{Section: SectionNetwork, What: "cat of a web server, 20 ms, chunks of 256 KiB, to net/http", Row: rowNetCat + "256k", Figure: FigureRatio, AtLeast: 0.90},
 		{Section: SectionNetwork, What: "cat of a web server, 20 ms, chunks of 1 MiB, to net/http", Row: rowNetCat + "1m", Figure: FigureRatio, AtLeast: 0.90},
@@ -149,21 +151,21 @@ const (
 
 // Check is the result of checking a promise.
 type Check struct {
-	Section  Section `json:"section"`
-	What     string  `json:"what"`
-	Figure   Figure  `json:"figure"`
-	Unit     string  `json:"unit,omitempty"` // if the figure is a value
-	Measured *Spread `json:"measured,omitempty"`
-	AtLeast  float64 `json:"at_least,omitempty"`
-	AtMost   float64 `json:"at_most,omitempty"`
-	Verdict  string  `json:"verdict"`
-	Why      string  `json:"why,omitempty"` // why it was not measured
+	Section  Section       `json:"section"`
+	What     string        `json:"what"`
+	Figure   Figure        `json:"figure"`
+	Unit     string        `json:"unit,omitempty"` // if the figure is a value
+	Measured *bench.Spread `json:"measured,omitempty"`
+	AtLeast  float64       `json:"at_least,omitempty"`
+	AtMost   float64       `json:"at_most,omitempty"`
+	Verdict  string        `json:"verdict"`
+	Why      string        `json:"why,omitempty"` // why it was not measured
 }
 
 // judge compares a report's rows with a promise.
-func (p Promise) judge(rows []Row) Check {
+func (p Promise) judge(rows []bench.Row) Check {
 	c := Check{Section: p.Section, What: p.What, Figure: p.Figure, AtLeast: p.AtLeast, AtMost: p.AtMost, Verdict: VerdictNotMeasured}
-	i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == p.Row })
+	i := slices.IndexFunc(rows, func(r bench.Row) bool { return r.ID == p.Row })
 	if i < 0 {
 		c.Why = "it does not apply to this dataset"
 		return c
@@ -172,7 +174,7 @@ func (p Promise) judge(rows []Row) Check {
 	c.Unit = row.Unit
 	if c.Measured = p.Figure.of(row); c.Measured == nil {
 		c.Why = row.NotMeasured
-		if k := slices.IndexFunc(rows, func(r Row) bool { return r.ID == row.Against }); c.Why == "" && k >= 0 {
+		if k := slices.IndexFunc(rows, func(r bench.Row) bool { return r.ID == row.Against }); c.Why == "" && k >= 0 {
 			c.Why = fmt.Sprintf("%s: %s", rows[k].Name, rows[k].NotMeasured)
 		}
 		return c
@@ -192,8 +194,8 @@ func verdict(measured, atLeast, atMost float64) string {
 // rowsOf returns the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
-		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowTensorsEpoch: {rowMountEpoch, rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
-		rowMountOpened: {rowTar}, rowMixture: {rowMount + "1"}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowSealed: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
+		bench.RowMountFirst: {bench.RowCat, bench.RowMountWhole}, bench.RowMountWhole: {bench.RowDecode, bench.RowDecodeOwn}, bench.RowMountEpoch: {bench.RowDecode}, bench.RowTensorsEpoch: {bench.RowMountEpoch, bench.RowDecode}, bench.RowMountCold: {bench.RowFioCold}, bench.RowEngineCold: {bench.RowFioCold}, bench.RowVerify: {bench.RowFioSequential},
+		bench.RowMountOpened: {bench.RowTar}, bench.RowMixture: {bench.RowMount + "1"}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowSealed: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
 	}
 	var ids []string
 	for _, p := range promises {
@@ -207,15 +209,15 @@ func rowsOf(promises []Promise, s Section) []string {
 		}
 	}
 	for _, n := range []string{"1", "2", "4"} {
-		if slices.Contains(ids, rowMount+n) {
-			ids = append(ids, rowCeiling+n)
+		if slices.Contains(ids, bench.RowMount+n) {
+			ids = append(ids, bench.RowCeiling+n)
 		}
 	}
 	return ids
 }
 
 // sectionOf returns the section that a dataset belongs to, or "".
-func sectionOf(d DatasetInfo) Section {
+func sectionOf(d bench.DatasetInfo) Section {
 	near := func(bytes float64) bool { return d.RecordBytes > bytes*2/3 && d.RecordBytes < bytes*3/2 }
 	lines := (d.Format == "jsonl" || d.Format == "lines") && near(1200)
 	switch {

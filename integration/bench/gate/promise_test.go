@@ -1,24 +1,81 @@
-package bench
+package gate
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
+
+func TestVerdicts(t *testing.T) {
+	rows := []bench.Row{
+		{ID: "mount-1", Ratio: &bench.Spread{Median: 0.5, Min: 0.4, Max: 0.9}, Against: "ceiling-1"},
+		{ID: bench.RowMountCold, Against: bench.RowFioCold, GiBPerSecond: &bench.Spread{Median: 1, Min: 1, Max: 1}},
+		{ID: bench.RowFioCold, Name: "fio", NotMeasured: "not measured: fio is not installed"},
+	}
+	for _, c := range []struct {
+		name    string
+		promise Promise
+		verdict string
+		why     string
+	}{
+		{"reached", Promise{Row: "mount-1", Figure: FigureRatio, AtLeast: 0.5}, VerdictOK, ""},
+		{"short", Promise{Row: "mount-1", Figure: FigureRatio, AtLeast: 0.51}, VerdictShort, ""},
+		{"too much", Promise{Row: "mount-1", Figure: FigureRatio, AtMost: 0.49}, VerdictShort, ""},
+		{"no limit was measured", Promise{Row: bench.RowMountCold, Figure: FigureRatio, AtLeast: 0.1}, VerdictNotMeasured, "fio is not installed"},
+		{"no such row", Promise{Row: bench.RowMountWhole, Figure: FigureRatio, AtLeast: 0.1}, VerdictNotMeasured, "does not apply"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := c.promise.judge(rows)
+			require.Equal(t, c.verdict, got.Verdict)
+			require.Contains(t, got.Why, c.why)
+		})
+	}
+}
+
+// TestEveryPromiseHasMeasuredRow guards against typing errors, which would make promises
+// that can never fall short.
+func TestEveryPromiseHasMeasuredRow(t *testing.T) {
+	for sections, measured := range map[string]*bench.Scope{
+		"tar jsonl npy": {Shards: []string{"a.tar"}}, "zst gz lc0": {Compressed: true, Codec: "gzip", Games: true, Shards: []string{"a.jsonl.gz"}}, "files": {Files: true, Shards: []string{"a"}},
+	} {
+		s := &bench.Session{Scope: measured}
+		ids := map[string]bool{}
+		for _, r := range s.Rows() {
+			ids[r.ID] = true
+		}
+		for _, p := range Promises() {
+			require.True(t, (p.AtLeast > 0) != (p.AtMost > 0), p.What)
+			require.False(t, math.IsNaN(p.AtLeast))
+			if !slices.Contains(strings.Fields(sections), string(p.Section)) {
+				continue
+			}
+			require.True(t, ids[p.Row], "%s: no row %s", p.What, p.Row)
+			require.Contains(t, rowsOf(Promises(), p.Section), p.Row)
+		}
+		for _, r := range s.Rows() {
+			if r.Against != "" {
+				require.True(t, ids[r.Against], r.Against)
+			}
+		}
+	}
+}
 
 // Every promise about the network refers to a row that is measured, together with the rows that it
 // is compared with or computed from.
 func TestEveryNetworkPromiseHasMeasuredRows(t *testing.T) {
-	n := &network{config: Config{Rows: rowsOf(Promises(), SectionNetwork)}}
+	n := &network{Cats: bench.Cats{Config: bench.Config{Rows: rowsOf(Promises(), SectionNetwork)}}}
 	var ids []string
 	for _, r := range n.rows() {
-		ids = append(ids, r.id)
+		ids = append(ids, r.ID)
 	}
 	for _, p := range Promises() {
 		if p.Section == SectionNetwork {
@@ -26,8 +83,8 @@ func TestEveryNetworkPromiseHasMeasuredRows(t *testing.T) {
 		}
 	}
 	for _, r := range n.rows() {
-		if r.against != "" {
-			require.Contains(t, ids, r.against)
+		if r.Against != "" {
+			require.Contains(t, ids, r.Against)
 		}
 	}
 	for _, size := range chunkSizes {
@@ -39,7 +96,7 @@ func TestEveryNetworkPromiseHasMeasuredRows(t *testing.T) {
 func TestEveryGrowthPromiseHasMeasuredRow(t *testing.T) {
 	var ids, promised []string
 	for _, r := range (&growing{}).rows() {
-		ids = append(ids, r.id)
+		ids = append(ids, r.ID)
 	}
 	for _, p := range Promises() {
 		if p.Section == SectionGrowing {
@@ -53,10 +110,10 @@ func TestEveryGrowthPromiseHasMeasuredRow(t *testing.T) {
 func TestRowsComputedFromMissingRowsAreNotMeasured(t *testing.T) {
 	n := &network{}
 	for _, r := range n.rows() {
-		switch r.id {
+		switch r.ID {
 		case rowNetCPU + "256k", rowNetMemory, rowCacheAll, rowCached, rowSealed, rowCacheHalf, rowNetLoop + "8m":
-			_, err := r.measure(t.Context())
-			require.ErrorIs(t, err, errNotMeasured, r.id)
+			_, err := r.Measure(t.Context())
+			require.ErrorIs(t, err, bench.ErrNotMeasured, r.ID)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package gate
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/pipeline/format/inflate/inflatebench"
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/uring"
 	"github.com/lsiofs/lsiofs/uring/uringbench"
@@ -23,7 +25,7 @@ import (
 type CheckConfig struct {
 	// Config is used for each dataset. If Spec.Dataset is set, only that one is checked, otherwise
 	// datasets that are made for the check.
-	Config
+	bench.Config
 	Only     []Section // sections to check; empty: all
 	Promises []Promise
 	Dir      string // for datasets that are made; empty: a temporary directory, which is removed
@@ -31,9 +33,9 @@ type CheckConfig struct {
 
 // CheckReport is the result of a check.
 type CheckReport struct {
-	Machine Machine                 `json:"machine"`
+	Machine bench.Machine           `json:"machine"`
 	Checks  []Check                 `json:"checks"`
-	Reports []Report                `json:"reports"` // of datasets
+	Reports []bench.Report          `json:"reports"` // of datasets
 	Engine  []uringbench.Comparison `json:"engine,omitempty"`
 }
 
@@ -44,7 +46,7 @@ func (r CheckReport) Short() bool {
 
 // RunCheck checks the promises. When ctx ends, it unmounts and removes everything and returns ctx's
 // error.
-func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport, err error) {
+func RunCheck(ctx context.Context, p bench.Program, c CheckConfig) (report CheckReport, err error) {
 	if err := c.Validate(); err != nil {
 		return CheckReport{}, err
 	}
@@ -58,7 +60,7 @@ func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport
 			err = ctx.Err()
 		}
 	}()
-	k := &check{program: p, config: c, dir: dir, report: CheckReport{Machine: thisMachine(dir, p.Version)}}
+	k := &check{program: p, config: c, dir: dir, report: CheckReport{Machine: bench.ThisMachine(dir, p.Version)}}
 	if c.wants(SectionEngine) {
 		if err := k.engine(ctx); err != nil {
 			return CheckReport{}, err
@@ -86,7 +88,7 @@ func (c CheckConfig) wants(s Section) bool { return len(c.Only) == 0 || slices.C
 
 // check is a check in progress.
 type check struct {
-	program Program
+	program bench.Program
 	config  CheckConfig
 	dir     string
 	report  CheckReport
@@ -125,7 +127,7 @@ func checkDirectory(dir string) (path string, remove func() error, err error) {
 func (k *check) engine(ctx context.Context) error {
 	const fileBytes, each, stopTime = 1 << 30, 500 * time.Millisecond, time.Second
 	path := filepath.Join(k.dir, "engine.data")
-	k.config.progress("making a file of 1 GiB", 0, 0)
+	k.config.Tell("making a file of 1 GiB", 0, 0)
 	if err := uringbench.Make(ctx, path, fileBytes); err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (k *check) engine(ctx context.Context) error {
 		return r.MinThroughput == 0 && r.MaxCPU == 0 // no promise
 	})
 	for i, row := range rows {
-		k.config.progress(row.Name, i, len(rows))
+		k.config.Tell(row.Name, i, len(rows))
 		if ring != "" && row.Job.Mode == uring.ModeUring {
 			k.add(notChecked(SectionEngine, row.Name, ring))
 			continue
@@ -156,14 +158,14 @@ func (k *check) engine(ctx context.Context) error {
 		k.add(engineChecks(c)...)
 	}
 	for _, mode := range modes {
-		k.config.progress("stopping the world", len(rows), len(rows))
+		k.config.Tell("stopping the world", len(rows), len(rows))
 		r, err := uringbench.StopTheWorld(ctx, path, mode, stopTime)
 		if err != nil {
 			return err
 		}
 		ms := float64(r.Worst) / 1e6
 		k.add(Check{Section: SectionEngine, What: fmt.Sprintf("%s, stopping the world amid cache hits, worst of %d", mode, r.Stops),
-			Figure: FigureValue, Unit: "ms", Measured: &Spread{ms, ms, ms}, AtMost: 20, Verdict: verdict(ms, 0, 20)})
+			Figure: FigureValue, Unit: "ms", Measured: &bench.Spread{Median: ms, Min: ms, Max: ms}, AtMost: 20, Verdict: verdict(ms, 0, 20)})
 	}
 	if k.config.Dir == "" {
 		return os.Remove(path)
@@ -176,10 +178,10 @@ const engineRounds = 3
 
 func engineChecks(c uringbench.Comparison) []Check {
 	checks := []Check{{Section: SectionEngine, What: fmt.Sprintf("%s, to fio %s", c.Row.Name, c.Row.FioEngine), Figure: FigureRatio,
-		Measured: &Spread{c.Throughput, c.Spread[0], c.Spread[1]}, AtLeast: c.Row.MinThroughput, Verdict: verdict(c.Throughput, c.Row.MinThroughput, 0)}}
+		Measured: &bench.Spread{Median: c.Throughput, Min: c.Spread[0], Max: c.Spread[1]}, AtLeast: c.Row.MinThroughput, Verdict: verdict(c.Throughput, c.Row.MinThroughput, 0)}}
 	if c.Row.MaxCPU > 0 {
 		checks = append(checks, Check{Section: SectionEngine, What: fmt.Sprintf("%s, CPU time to that of fio %s", c.Row.Name, c.Row.FioEngine), Figure: FigureRatio,
-			Measured: &Spread{c.CPU, c.CPU, c.CPU}, AtMost: c.Row.MaxCPU, Verdict: verdict(c.CPU, 0, c.Row.MaxCPU)})
+			Measured: &bench.Spread{Median: c.CPU, Min: c.CPU, Max: c.CPU}, AtMost: c.Row.MaxCPU, Verdict: verdict(c.CPU, 0, c.Row.MaxCPU)})
 	}
 	return checks
 }
@@ -238,7 +240,7 @@ func (k *check) make(ctx context.Context, m Make) error {
 		return nil
 	}
 	m.Progress = func(bytes, total int64) {
-		k.config.progress("making "+filepath.Base(m.Dir), int(bytes>>20), int(total>>20))
+		k.config.Tell("making "+filepath.Base(m.Dir), int(bytes>>20), int(total>>20))
 	}
 	if _, err := m.Run(ctx); err != nil {
 		return err
@@ -252,7 +254,7 @@ func (k *check) named(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := describe(open)
+	d := bench.Describe(open)
 	if err := open.Close(); err != nil {
 		return err
 	}
@@ -280,7 +282,7 @@ func (k *check) dataset(ctx context.Context, path string, section Section) error
 	if len(c.Rows) == 0 {
 		return nil
 	}
-	r, err := Run(ctx, k.program, c)
+	r, err := bench.Run(ctx, k.program, c)
 	if err != nil {
 		return err
 	}
@@ -296,17 +298,17 @@ func (k *check) dataset(ctx context.Context, path string, section Section) error
 // Print writes the report for people.
 func (r CheckReport) Print(out io.Writer) error {
 	var b strings.Builder
-	r.Machine.print(&b)
+	r.Machine.Print(&b)
 	for _, one := range r.Reports {
 		b.WriteString("\n")
-		one.Dataset.print(&b)
-		one.table(&b)
+		one.Dataset.Print(&b)
+		one.Table(&b)
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "promise\tmeasured\t\twanted\t\n")
 	for _, c := range r.Checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.What, median(c.Measured, "%.4g"), c.Measured.ends("%.4g"), c.wanted(), c.outcome())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.What, bench.MedianText(c.Measured, "%.4g"), c.Measured.Ends("%.4g"), c.wanted(), c.outcome())
 	}
 	_ = w.Flush() // writing to memory does not fail
 	_, err := io.WriteString(out, b.String())
@@ -343,4 +345,28 @@ func (c *CheckConfig) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+const (
+	gzipRounds = 5
+	gzipTime   = 100 * time.Millisecond // per decoder and round
+)
+
+// gzipAlone checks how fast gzip members are decoded, without a dataset, compared with the library
+// that most Go programs use.
+func (k *check) gzipAlone(ctx context.Context) error {
+	if !k.config.wants(SectionGzip) || k.config.Spec.Dataset != "" {
+		return nil
+	}
+	rows := inflatebench.Rows()
+	for i, row := range rows {
+		k.config.Tell("gzip decoding alone, "+row.Name, i, len(rows))
+		c, err := inflatebench.Compare(ctx, row, max(gzipRounds, k.config.Rounds), gzipTime)
+		if err != nil {
+			return err
+		}
+		k.add(Check{Section: SectionGzip, What: "gzip decoding alone, " + row.Name + ", to klauspost/compress", Figure: FigureRatio,
+			Measured: &bench.Spread{Median: c.Ratio, Min: c.Least, Max: c.Most}, AtLeast: row.AtLeast, Verdict: verdict(c.Ratio, row.AtLeast, 0)})
+	}
+	return nil
 }

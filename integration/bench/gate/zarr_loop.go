@@ -1,4 +1,4 @@
-package bench
+package gate
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
@@ -97,7 +98,7 @@ func (l *zarrLoop) close() {
 }
 
 // run makes crops on all cores until the slot ends, at least one per core.
-func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (reading, error) {
+func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (bench.Reading, error) {
 	return l.onAllCores(ctx, slot, func(next func() (uint64, uint64)) (work func() (int64, error), end func()) {
 		c := l.newCropper()
 		return func() (int64, error) {
@@ -108,7 +109,7 @@ func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (reading, error)
 }
 
 // runPreads reads stored chunks at random places, one at a time on each core.
-func (l *zarrLoop) runPreads(ctx context.Context, slot time.Duration) (reading, error) {
+func (l *zarrLoop) runPreads(ctx context.Context, slot time.Duration) (bench.Reading, error) {
 	return l.onAllCores(ctx, slot, func(next func() (uint64, uint64)) (work func() (int64, error), end func()) {
 		n, _ := next()
 		dice := rand.New(rand.NewPCG(n, 3))
@@ -136,7 +137,7 @@ func (l *zarrLoop) runPreads(ctx context.Context, slot time.Duration) (reading, 
 
 // onAllCores runs work on each core until the slot ends. next returns a number of the order and its
 // pass.
-func (l *zarrLoop) onAllCores(ctx context.Context, slot time.Duration, begin func(next func() (number, round uint64)) (work func() (int64, error), end func())) (reading, error) {
+func (l *zarrLoop) onAllCores(ctx context.Context, slot time.Duration, begin func(next func() (number, round uint64)) (work func() (int64, error), end func())) (bench.Reading, error) {
 	var counter atomic.Uint64
 	l.rounds++
 	next := func() (uint64, uint64) {
@@ -145,13 +146,13 @@ func (l *zarrLoop) onAllCores(ctx context.Context, slot time.Duration, begin fun
 	}
 	var bytes atomic.Int64
 	errs := make([]error, runtime.GOMAXPROCS(0))
-	cpu, began := ownCPU(), monotonic()
+	cpu, began := bench.OwnCPU(), bench.Monotonic()
 	var workers sync.WaitGroup
 	for core := range errs {
 		workers.Go(func() {
 			work, end := begin(next)
 			defer end()
-			for first := true; (first || monotonic()-began < slot) && ctx.Err() == nil && errs[core] == nil; first = false {
+			for first := true; (first || bench.Monotonic()-began < slot) && ctx.Err() == nil && errs[core] == nil; first = false {
 				var n int64
 				n, errs[core] = work()
 				bytes.Add(n)
@@ -159,7 +160,7 @@ func (l *zarrLoop) onAllCores(ctx context.Context, slot time.Duration, begin fun
 		})
 	}
 	workers.Wait()
-	r := reading{bytes: bytes.Load(), elapsed: monotonic() - began, cpu: ownCPU() - cpu, mallocs: -1}
+	r := bench.Reading{Bytes: bytes.Load(), Elapsed: bench.Monotonic() - began, CPU: bench.OwnCPU() - cpu, Mallocs: -1}
 	return r, errors.Join(append(errs, ctx.Err())...)
 }
 
