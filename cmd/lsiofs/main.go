@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -40,7 +41,7 @@ func main() {
 
 // run is the whole program except for the process itself, so that tests can call it.
 func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exit.Code {
-	args, err := mounting.WholeArgs(args)
+	args, err := wholeArgs(args)
 	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
 	if err == nil {
 		verb := ""
@@ -63,6 +64,38 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	// If the flags are what is wrong, --json may not have been parsed.
 	g.ui.JSON = g.ui.JSON || slices.Contains(args, "--json")
 	return reportError(g.ui, err)
+}
+
+// maxArgsBytes bounds the arguments read from a descriptor. A kernel takes 6 MiB at most.
+const maxArgsBytes = 8 << 20
+
+// wholeArgs returns args or, if they name a descriptor, the arguments read from it.
+func wholeArgs(args []string) ([]string, error) {
+	if len(args) < 2 || strings.HasPrefix(args[0], "-") {
+		return args, nil
+	}
+	number, found := strings.CutPrefix(args[1], mounting.ArgsFlag)
+	if !found {
+		return args, nil
+	}
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 0 {
+		return args, exit.Usagef("--args-fd (%s) must be the number of an open file", number)
+	}
+	f := os.NewFile(uintptr(fd), "args-fd")
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxArgsBytes+1))
+	text := string(b)
+	switch {
+	case err != nil:
+		return args, exit.Usagef("--args-fd (%d) can't be read: %w", fd, err)
+	case len(b) > maxArgsBytes:
+		return args, exit.Usagef("--args-fd (%d) has more than %d bytes: it must hold only the arguments", fd, maxArgsBytes)
+	case text != "" && !strings.HasSuffix(text, "\x00"):
+		return args, exit.Usagef("--args-fd (%d) has an argument that does not end with a zero byte: write them as printf '%%s\\0' does", fd)
+	}
+	whole := strings.Split(text, "\x00")
+	return append(args[:1:1], whole[:len(whole)-1]...), nil
 }
 
 // changedMeanwhile is a command's message about a shard that changed while it ran.

@@ -74,19 +74,19 @@ small JSON file that works with any number of workers.`,
 	if err := root.RegisterFlagCompletionFunc("log-format", formats); err != nil {
 		panic(err) // it has just been defined
 	}
+	root.SetOut(g.ui.Out) // InitDefaultCompletionCmd stores this writer
+	root.SetErr(g.ui.Err)
 	if alone, ok := verbs[verb]; ok {
 		root.AddCommand(alone(g))
 	} else {
 		for _, name := range slices.Sorted(maps.Keys(verbs)) {
 			root.AddCommand(verbs[name](g))
 		}
+		root.SetHelpCommand(newHelpCommand(g))
+		root.InitDefaultHelpCmd()
+		root.InitDefaultCompletionCmd("completion")
+		describeCobrasOwn(root)
 	}
-	root.SetHelpCommand(newHelpCommand(g))
-	root.InitDefaultHelpCmd()
-	root.SetOut(g.ui.Out) // InitDefaultCompletionCmd stores this writer
-	root.SetErr(g.ui.Err)
-	root.InitDefaultCompletionCmd("completion")
-	describeCobrasOwn(root)
 	root.SetUsageFunc(func(c *cobra.Command) error { return writeUsage(c.OutOrStdout(), c) })
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		if err := writeHelp(c.OutOrStdout(), c); err != nil {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,7 +55,7 @@ func (c *Child) Start(ctx context.Context, rep Reporter) error {
 		}
 		defer whole.Close()
 		files = append(files, from)
-		shown = append([]string{argsFlag + "4"}, shown...)
+		shown = append([]string{ArgsFlag + "4"}, shown...)
 	}
 	c.Cmd = exec.Command(program, append([]string{"mount"}, shown...)...)
 	c.Cmd.Stdout, c.Cmd.Stderr = c.Output, c.Output
@@ -128,43 +127,11 @@ func follow(r io.Reader, rep Reporter) error {
 	}
 }
 
-// argsFlag is the flag, directly after the verb, with the descriptor that delivers a command's real
+// ArgsFlag is the flag, directly after the verb, with the descriptor that delivers a command's real
 // arguments: those after the verb, each terminated by a zero byte. Arguments after the flag are
 // then only for display. All users of a machine can see the arguments of its processes, but not
 // what passes through a pipe.
-const argsFlag = "--args-fd="
-
-// maxArgsBytes bounds the arguments read from a descriptor. A kernel takes 6 MiB at most.
-const maxArgsBytes = 8 << 20
-
-// WholeArgs returns args or, if they name a descriptor, the arguments read from it.
-func WholeArgs(args []string) ([]string, error) {
-	if len(args) < 2 || strings.HasPrefix(args[0], "-") {
-		return args, nil
-	}
-	number, found := strings.CutPrefix(args[1], argsFlag)
-	if !found {
-		return args, nil
-	}
-	fd, err := strconv.Atoi(number)
-	if err != nil || fd < 0 {
-		return args, exit.Usagef("--args-fd (%s) must be the number of an open file", number)
-	}
-	f := os.NewFile(uintptr(fd), "args-fd")
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxArgsBytes+1))
-	text := string(b)
-	switch {
-	case err != nil:
-		return args, exit.Usagef("--args-fd (%d) can't be read: %w", fd, err)
-	case len(b) > maxArgsBytes:
-		return args, exit.Usagef("--args-fd (%d) has more than %d bytes: it must hold only the arguments", fd, maxArgsBytes)
-	case text != "" && !strings.HasSuffix(text, "\x00"):
-		return args, exit.Usagef("--args-fd (%d) has an argument that does not end with a zero byte: write them as printf '%%s\\0' does", fd)
-	}
-	whole := strings.Split(text, "\x00")
-	return append(args[:1:1], whole[:len(whole)-1]...), nil
-}
+const ArgsFlag = "--args-fd="
 
 // shownArgs returns args in a form that everyone may see, and reports whether that differs: user
 // names, passwords and queries are removed from URLs.
