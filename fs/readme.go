@@ -26,26 +26,26 @@ var readmeText string
 const (
 	readmeTar = `
 
-A record is all members of one sample; Python's tarfile and the webdataset library read the file as
-the tar archive that it is: tarfile.open({{file in Python}}, "r|").`
+A record consists of all members of one sample. The file is a tar archive, which Python's tarfile and
+the webdataset library can read: tarfile.open({{file in Python}}, "r|").`
 	readmeNpy = `
 
-A record is a row, and the file an array of its rows: numpy.load({{file in Python}}, mmap_mode="r").`
+A record is a row, and the file is an array of these rows: numpy.load({{file in Python}}, mmap_mode="r").`
 	readmeCrops = `
 
-A record is a crop of an array. Where it was cut from says a row of {{crops}}:
-the cube (of dataset.json), the number of the crop, and the first element along each dimension.
-{{coords}} has what elements along a dimension stand for, such as times.`
+A record is a crop of an array. Its origin is a row of {{crops}}:
+the cube (see dataset.json), the number of the crop, and the first element along each dimension.
+{{coords}} has the coordinates of elements along a dimension, such as times.`
 	readmeGrowing = `
 
-Shards arrive in this dataset, and leave it. Each epoch is of those that were there when it began,
-and never changes. Epoch {{next epoch}} begins when a program opens a file of its directory, or with
+The shards of this dataset change. Each epoch uses the shards that existed when it started, and never
+changes. Epoch {{next epoch}} starts when a program opens a file in its directory, or with
 
   lsiofs next {{mount}} --wait
 
-It does not exist before enough is new: {{status}} says how much there is. ls, find and du
-begin no epoch. A program that trains opens one after the other, and waits while the next one
-does not exist.`
+It does not exist until there is enough new data: {{status}} shows how much there is. ls, find
+and du do not start an epoch. A training program opens one epoch after the other, and waits while the
+next one does not exist.`
 	readmeCounted = `The checkpoint counts what {{counted users}} read (mount --readers names more users).
 `
 )

@@ -136,13 +136,13 @@ func TestStatusOfGrowingMountShowsWhenNextEpochIsAvailable(t *testing.T) {
 func TestREADMEOfGrowingMountNamesItsEpochs(t *testing.T) {
 	s := mountGrowing(t)
 	readme := s.must("cat README")
-	require.Contains(t, readme, "Epoch 1 begins when a program opens a file")
+	require.Contains(t, readme, "Epoch 1 starts when a program opens a file")
 	require.Contains(t, readme, "lsiofs next "+s.dir+" --wait")
 	require.NotContains(t, readme, "epoch-7")
 	require.NotContains(t, readme, "{{")
 	s.must(`echo '{"epoch": 1}' > checkpoint`)
 	readme = s.must("cat README")
-	require.Contains(t, readme, "Epoch 2 begins")
+	require.Contains(t, readme, "Epoch 2 starts")
 	require.Contains(t, readme, `echo '{"epoch": 2}' > `)
 	require.Contains(t, readme, "/epoch-1/from-")
 	for line := range strings.Lines(readme) {

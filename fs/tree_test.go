@@ -214,14 +214,14 @@ assert n == 1000, n
 	out, code := run(t, "/", "/usr/bin/python3", "-c", python)
 	require.Zero(t, code, out)
 	dir := t.TempDir()
-	out, code = run(t, dir, "sh", "-ec", section(t, text, "Save what your program has used (here 500 records over all workers), and go on there later"))
+	out, code = run(t, dir, "sh", "-ec", section(t, text, "Save what your program has used (here 500 records of all workers), and continue there later"))
 	require.Zero(t, code, out)
 	require.EqualValues(t, 2, m.tree.view.Load().number)
 	require.EqualValues(t, 500, m.tree.view.Load().files.Remaining())
 	out, code = run(t, dir, "sh", "-ec", section(t, text, "The next epoch"))
 	require.Zero(t, code, out)
 	require.EqualValues(t, 1, m.epoch())
-	paths := section(t, text, "Any epoch, for any number of workers, from any record on, whatever the checkpoint says")
+	paths := section(t, text, "Any epoch, for any number of workers, from any record on, regardless of the checkpoint")
 	for path := range strings.Lines(strings.TrimSpace(paths)) {
 		require.NotEmpty(t, m.read(strings.Trim(path, "'\n"))) // quoted if the shell needs it
 	}

@@ -146,7 +146,7 @@ func TestMountReportsItsSample(t *testing.T) {
 		_, err := os.Stat(m.path("epoch-%d/from-%d", epoch, 1<<40))
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
-	require.Contains(t, string(m.read("README")), fmt.Sprintf("%d records in epoch 0 (--sample 1/3: different in each epoch), dealt to 3 workers", counts[0]))
+	require.Contains(t, string(m.read("README")), fmt.Sprintf("%d records in epoch 0 (--sample 1/3: different in each epoch), divided among 3 workers", counts[0]))
 	require.Contains(t, string(m.read("status")), "in this epoch, a sample of 1/3")
 	require.JSONEq(t, `{"of": 3, "seed": 1}`, string(m.checkpoint().Order["sample"]))
 

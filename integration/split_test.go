@@ -257,7 +257,7 @@ func TestREADMEAndCheckpointCountRecordsOfPart(t *testing.T) {
 	s := usual().part("0..0.5", "record", 2)
 	left := len(newReference(t, d).g(s))
 	m := mountDataset(t, d, s)
-	require.Contains(t, string(m.read("README")), fmt.Sprintf("\n%d records, dealt to 3 workers", left))
+	require.Contains(t, string(m.read("README")), fmt.Sprintf("\n%d records, divided among 3 workers", left))
 	require.Contains(t, string(m.read("checkpoint")), strings.Repeat(" ", len(fmt.Sprint(left))-1)+"0")
 	require.Contains(t, names(t, m.path("epoch-0/from-%d", left)), "worker-0-of-3.jsonl")
 	_, err := os.Stat(m.path("epoch-0/from-%d", 1<<40))

@@ -190,7 +190,7 @@ func TestBenchComparesWebServerWithBareRequests(t *testing.T) {
 	nothingLeft(t, tmp)
 
 	text := ok(t, append([]string{"bench", url}, small(t)...)...).stdout
-	for _, words := range []string{"400 records of", "bare requests of 256 KiB, 128 at a time", "cat | reader, nothing kept", "from the disk cache"} {
+	for _, words := range []string{"400 records of", "bare requests of 256 KiB, 128 at a time", "cat | reader, without a cache", "from the disk cache"} {
 		require.Contains(t, text, words)
 	}
 	// Shards smaller than a chunk.

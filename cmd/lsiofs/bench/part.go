@@ -36,7 +36,7 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 	case len(args) == 1 && args[0] == "read":
 		return readAsTold(in, out)
 	}
-	return fmt.Errorf("%s is a part of lsiofs bench, which starts it", PartCommand)
+	return fmt.Errorf("%s is a process of lsiofs bench, which starts it", PartCommand)
 }
 
 // unmountTime bounds how long a ceiling waits for its readers to close.

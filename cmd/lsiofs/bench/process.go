@@ -57,7 +57,7 @@ func StartProcess(self string, file *os.File, args ...string) (*Process, error) 
 // Hear waits for the next answer.
 func (p *Process) Hear(answer any) error {
 	if err := p.answers.Decode(answer); err != nil {
-		return fmt.Errorf("bench's process %s has ended: %w: %s", p.Cmd.Args[2], err, bytes.TrimSpace(p.said.Bytes()))
+		return fmt.Errorf("bench's process %s ended: %w: %s", p.Cmd.Args[2], err, bytes.TrimSpace(p.said.Bytes()))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (s *Server) Stop() error {
 	case <-time.After(endTime):
 		_ = s.Cmd.Process.Kill()
 		<-s.ended
-		return errors.Join(fmt.Errorf("the server of %s has not ended within %v, and was killed", s.Point, endTime), s.sweep())
+		return errors.Join(fmt.Errorf("the server of %s did not end within %v and was killed", s.Point, endTime), s.sweep())
 	}
 }
 

@@ -167,7 +167,7 @@ func (r Report) Print(out io.Writer) error {
 
 // Table writes the rows.
 func (r Report) Table(b *strings.Builder) {
-	fmt.Fprintf(b, "%d rounds in turns: medians, and from least to greatest\n\n", r.Rounds)
+	fmt.Fprintf(b, "medians of %d rounds, with minimum and maximum\n\n", r.Rounds)
 	names := map[string]string{}
 	for _, row := range r.Rows {
 		names[row.ID] = row.Name
@@ -231,7 +231,7 @@ func (d DatasetInfo) Print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %d records of %.0f bytes, %s%s, %d shards, %.2f GiB of files, %.2f GiB of streams",
 		d.Path, d.Records, d.RecordBytes, d.Format, compression, d.Shards, GiB(d.FileBytes), GiB(d.StreamBytes))
 	if d.MeasuredBytes < d.StreamBytes {
-		fmt.Fprintf(b, ", of which the epoch's first %.2f GiB are read, as many as the page cache holds", GiB(d.MeasuredBytes))
+		fmt.Fprintf(b, ", of which the first %.2f GiB of the epoch are measured, because they fit into the page cache", GiB(d.MeasuredBytes))
 	}
 	fmt.Fprintf(b, "\nshuffle %s, %d records, %d lanes; --memory %.2f GiB\n", d.Shuffle, d.ShuffleSize, d.Lanes, GiB(d.MemoryBudget))
 }

@@ -116,7 +116,7 @@ func (s *Session) Rows() []*Measurement {
 		l.Add(Measurement{ID: RowFioSequential, Name: "fio io_uring 1 MiB sequential QD 16, O_DIRECT", NoRecords: true, Measure: s.measureFioSequential})
 		l.Add(Measurement{ID: RowVerify, Name: "verify", Against: RowFioSequential, Measure: s.measureVerify})
 	}
-	l.Add(Measurement{ID: RowIndexPass, Name: "index pass, hot", Unit: "records a CPU second", Measure: s.measureIndex})
+	l.Add(Measurement{ID: RowIndexPass, Name: "index pass, hot", Unit: "records per CPU second", Measure: s.measureIndex})
 	l.Add(Measurement{ID: RowResume, Name: "mount --resume in the middle, to the first bytes", Unit: "ms", Measure: s.measureResume})
 	return l.Rows
 }
@@ -293,10 +293,10 @@ func (s *Session) addMixture(l *Measurements) {
 func (s *Session) measureMixture(ctx context.Context) (Reading, error) {
 	if s.mixture == nil {
 		if len(s.Scope.Shards) < 2 || !s.Scope.Whole {
-			return Reading{}, NotMeasured("a mixture needs two shards, and all of them in the page cache")
+			return Reading{}, NotMeasured("a mixture needs at least two shards, which must all fit into the page cache")
 		}
 		if sp := s.Config.Spec; !sp.Order.Split.Part.Whole() || sp.Order.Sample.Of > 1 {
-			return Reading{}, NotMeasured("a mixture is of whole datasets")
+			return Reading{}, NotMeasured("mixtures are measured without --split and --sample")
 		}
 		records := s.halves()
 		length := uint64(0)

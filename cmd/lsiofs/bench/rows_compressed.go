@@ -264,9 +264,9 @@ func (s *Session) addPoints(l *Measurements) {
 	if s.Scope.Codec != "gzip" {
 		return
 	}
-	l.Add(Measurement{ID: RowFirstByte, Name: "mount to the first byte, as if all had come", Against: RowDecode, Measure: s.measureFirstByte})
-	l.Add(Measurement{ID: RowJump, Name: "jump into the middle of a stream, beyond reading it again", Unit: "ms", Measure: s.measureJump})
-	l.Add(Measurement{ID: RowPoints, Name: "places inside of members in the index, of the decoded size", Unit: "%", Measure: func(context.Context) (Reading, error) {
+	l.Add(Measurement{ID: RowFirstByte, Name: "mount to the first byte, counted as the whole epoch", Against: RowDecode, Measure: s.measureFirstByte})
+	l.Add(Measurement{ID: RowJump, Name: "jump into the middle of a stream, minus reading there again", Unit: "ms", Measure: s.measureJump})
+	l.Add(Measurement{ID: RowPoints, Name: "index entries for places inside compressed members, of the decoded size", Unit: "%", Measure: func(context.Context) (Reading, error) {
 		return Reading{Value: 100 * float64(s.Scope.pointBytes) / float64(s.Scope.allDecoded)}, nil
 	}})
 }

@@ -61,10 +61,10 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*Scope, e
 		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
 	if c.Format().Name == "zarr" {
-		return nil, fmt.Errorf("bench reads shards as files, to compare with, and crops lie in none: in the sources of lsiofs, go run ./integration/bench --check --only zarr measures crops of arrays that it makes")
+		return nil, fmt.Errorf("bench compares with plain reads of the shards, but crops are not contiguous in any file: in the sources of lsiofs, go run ./integration/bench --check --only zarr measures crops of arrays that it makes")
 	}
 	if len(c.Format().Arrays) > 0 {
-		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")
+		return nil, fmt.Errorf("bench compares with plain reads of the shards, but with --array a record comes from several files: measure one of the arrays")
 	}
 	s.recordBytes = float64(s.streamBytes) / float64(s.records)
 	for i := range c.Shards() {
@@ -84,7 +84,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*Scope, e
 	s.bytes = s.streamBytes
 	if s.Compressed {
 		if !s.Whole {
-			return nil, fmt.Errorf("the dataset has %.1f GiB, decoded: compressed shards are measured as a whole, of at most %.1f GiB here; name some of them with a pattern, as in '/data/shard-{000..009}.tar.zst'",
+			return nil, fmt.Errorf("the dataset has %.1f GiB, decoded, but compressed shards are measured whole, up to %.1f GiB on this machine: name some of them with a pattern, as in '/data/shard-{000..009}.tar.zst'",
 				GiB(s.streamBytes), GiB(limit))
 		}
 		return s, nil
@@ -133,7 +133,7 @@ func pageCacheBytes(heldBytes int64) (int64, error) {
 	}
 	left := (free - heldBytes) / 2
 	if left < 64<<20 {
-		return 0, fmt.Errorf("%d MiB of memory are available, and %d MiB are for what is kept of the data: give a lower --memory", free>>20, heldBytes>>20)
+		return 0, fmt.Errorf("only %d MiB of memory are available, and the data that is kept takes %d MiB: give a lower --memory", free>>20, heldBytes>>20)
 	}
 	return left, nil
 }

@@ -60,7 +60,7 @@ func RunURL(ctx context.Context, p Program, c Config) (report Report, err error)
 		return Report{}, err
 	}
 	report.Rows = Results(rows, report.Dataset.RecordBytes)
-	report.Notes = append(report.Notes, fmt.Sprintf("each row reads for %v, or to the end of an epoch if that comes first; nothing is kept but for the row that says so", u.Slot.Round(100*time.Millisecond)))
+	report.Notes = append(report.Notes, fmt.Sprintf("each row reads for %v, or to the end of the epoch if that comes first; only the row \"from the disk cache\" has a cache", u.Slot.Round(100*time.Millisecond)))
 	return report, nil
 }
 
@@ -76,8 +76,8 @@ func (u *url) rows() []*Measurement {
 	l.Add(Measurement{
 		ID: rowURLBare, Name: fmt.Sprintf("bare requests of %d KiB, %d at a time", s.Order.ChunkBytes>>10, s.Remote.Connections), NoRecords: true, Measure: u.bareRequests,
 	})
-	l.Add(Measurement{ID: rowURLCat, Name: "cat | reader, nothing kept", Against: rowURLBare, Measure: u.catFor})
-	l.Add(Measurement{ID: rowURLAgain, Name: "cat | reader, the same once more, from the disk cache", Against: rowURLBare, Measure: u.fromCache})
+	l.Add(Measurement{ID: rowURLCat, Name: "cat | reader, without a cache", Against: rowURLBare, Measure: u.catFor})
+	l.Add(Measurement{ID: rowURLAgain, Name: "cat | reader, the same again, from the disk cache", Against: rowURLBare, Measure: u.fromCache})
 	return l.Rows
 }
 
@@ -278,7 +278,7 @@ func (n *Cats) readCat(r *reader, cat *exec.Cmd, part CatPart) (run CatRun, err 
 	run.Reading = Reading{Bytes: done.Bytes, Elapsed: done.Ended - done.Began, CPU: after - before, Mallocs: -1}
 	run.waited = done.First - done.Began
 	if err == nil && part.Settle > 0 && run.Elapsed < part.Slot/2 {
-		err = NotMeasured("an epoch of %.0f GiB has come to its end before it could be measured", GiB(done.Bytes))
+		err = NotMeasured("the epoch of %.0f GiB ended before it could be measured", GiB(done.Bytes))
 	}
 	return run, err
 }

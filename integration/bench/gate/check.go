@@ -341,7 +341,7 @@ func (c *CheckConfig) Validate() error {
 	errs := []error{c.Config.Validate()}
 	for _, s := range c.Only {
 		if !slices.Contains(Sections, s) {
-			errs = append(errs, fmt.Errorf("section %q: there are %v", s, Sections))
+			errs = append(errs, fmt.Errorf("unknown section %q: use some of %v", s, Sections))
 		}
 	}
 	return errors.Join(errs...)

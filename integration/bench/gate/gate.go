@@ -92,23 +92,22 @@ func newCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench --check [DATASET] | --make FORMAT DIRECTORY",
 		Short: "Check what lsiofs promises, or make data to measure with",
-		Long: `With --check, measures what lsiofs promises, fails with exit code 6 where something
-falls short, and says what could not be measured here and why; without DATASET of
-datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk).
-Its section zarr cuts crops of arrays that it makes (1 GB), and compares them with a
-loop of the same decoders. Its section network reads such a dataset from a web server
-of this machine, whose first bytes come after 20 ms, and compares with the same
-requests in a plain loop. Measured is the lsiofs that --lsiofs names, or one that is
-built from the sources here.
+		Long: `With --check, measures what lsiofs promises. It fails with exit code 6 if a promise is not
+kept, and lists what could not be measured here and why. Without DATASET, it makes
+datasets of 0.7 GB and removes them (some minutes, 2 GB of disk). Section zarr cuts crops
+of arrays that it makes (1 GB), and compares them with a loop of the same decoders.
+Section network reads such a dataset from a web server on this machine that answers
+after 20 ms, and compares with a plain loop of the same requests. It measures the lsiofs
+given by --lsiofs, or builds one from the sources here.
 
 With --make FORMAT, makes a dataset of seeded data in DIRECTORY, which must be empty or
 not exist yet: WebDataset samples (tar), text (jsonl), frames (tfrecord), rows of arrays
 (npy), records of one size (fixed), directories of files (files), or games of Leela
-Chess Zero, a .gz each or in tars (lc0). The same flags make the same bytes. With --make
-zarr the directory becomes one array of 16-bit integers, of waves with noise: of --shape,
-in shards of --shard and chunks of --chunk, whose dimensions are the last of channel,
-time, y, x; --zst and --lz4 compress its chunks by blosc, with shuffled bytes, and
---plain --zst by zstd alone.`,
+Chess Zero, one .gz each or in tars (lc0). The same flags make the same bytes. With
+--make zarr, the directory becomes one array of 16-bit integers, waves with noise, of
+the size --shape, in shards of --shard and chunks of --chunk. The dimensions are the
+last ones of channel, time, y, x. --zst and --lz4 compress chunks with blosc, with
+shuffled bytes; --plain --zst with zstd alone.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return exit.Usagef("bench takes one directory, not %d arguments (see --help)", len(args))
@@ -134,16 +133,16 @@ time, y, x; --zst and --lz4 compress its chunks by blosc, with shuffled bytes, a
 func (o *options) addFlags(f *pflag.FlagSet) {
 	o.flags, o.spec = f, spec.Default()
 	f.SortFlags = false
-	f.BoolVar(&o.ui.JSON, "json", false, "print JSON objects, one a line")
-	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached")
-	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing only")
-	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
-	f.StringVar(&o.lsiofs, "lsiofs", "", "with --check: the `path` of the lsiofs that is measured")
-	f.IntVar(&o.rounds, "rounds", 5, "with --check: measure each row so often, at most")
-	f.Float64Var(&o.seconds, "seconds", 90, "with --check: about how long all rows of a dataset may take together")
-	f.BoolVar(&o.rings, mounting.RingsFlag, false, "with --check: mounts take the kernel's requests by io_uring")
+	f.BoolVar(&o.ui.JSON, "json", false, "print JSON objects, one per line")
+	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail if a promise is not kept")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: only these `sections`, out of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing")
+	f.StringVar(&o.dir, "dir", "", "with --check: `directory` where data is made and kept (default: a temporary one next to the user's cache)")
+	f.StringVar(&o.lsiofs, "lsiofs", "", "with --check: `path` of the lsiofs to measure")
+	f.IntVar(&o.rounds, "rounds", 5, "with --check: maximum number of measurements of each row")
+	f.Float64Var(&o.seconds, "seconds", 90, "with --check: approximate time limit for all rows of a dataset together")
+	f.BoolVar(&o.rings, mounting.RingsFlag, false, "with --check: mounts receive the kernel's requests through io_uring")
 	f.Func("memory", "with --check: the memory of a mount, as in 512MiB", func(s string) error { return size(s, &o.spec.MemoryBytes) })
-	f.StringVar(&o.spec.IndexDir, "index-dir", "", "with --check: where indexes are kept")
+	f.StringVar(&o.spec.IndexDir, "index-dir", "", "with --check: directory for indexes")
 	f.StringVar(&o.spec.Format.Name, "format", o.spec.Format.Name, "with --check DATASET: its format")
 	f.Func("record-bytes", "with --check DATASET --format fixed: the size of its records", func(s string) error { return size(s, &o.spec.Format.RecordBytes) })
 	f.StringVar(&o.make, "make", "", "make a dataset of this `format`: "+strings.Join(append(slices.Clone(synthetic.Formats), makeZarr), ", "))
@@ -151,10 +150,10 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
 	f.BoolVar(&o.lz4, "lz4", false, "with --make: compress shards with lz4")
 	f.BoolVar(&o.tar, "tar", false, "with --make lc0: tars of games")
-	f.Uint64Var(&o.count, "records", 56000, "with --make: how many records")
+	f.Uint64Var(&o.count, "records", 56000, "with --make: number of records")
 	o.shape.RecordBytes = 12500
-	f.Func("bytes", "with --make: bytes of a record, on average, before compression (default 12500)", func(s string) error { return size(s, &o.shape.RecordBytes) })
-	f.Uint64Var(&o.shards, "shards", 0, "with --make: in how many shards (0: of about 100 MB)")
+	f.Func("bytes", "with --make: mean size of a record before compression (default 12500)", func(s string) error { return size(s, &o.shape.RecordBytes) })
+	f.Uint64Var(&o.shards, "shards", 0, "with --make: number of shards (0: shards of about 100 MB)")
 	f.Uint64Var(&o.seed, "seed", o.spec.Order.Seed, "with --make: the seed of its bytes; with --check, of the shuffle")
 	o.array.add(f)
 }
@@ -176,7 +175,7 @@ func (o *options) run(ctx context.Context) error {
 	case o.make != "" && o.check:
 		return exit.Usagef("--make and --check: choose one")
 	case o.make == "" && !o.check:
-		return exit.Usagef("bench wants --check or --make; lsiofs bench DATASET measures a dataset of yours")
+		return exit.Usagef("give --check or --make; lsiofs bench DATASET measures your own dataset")
 	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
 		return exit.Usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
 	case !o.check && (o.dir != "" || len(o.only) > 0 || o.lsiofs != ""):

@@ -146,7 +146,7 @@ func (d *grower) fill(shards int) error {
 			}
 		}
 		if err := os.Link(seed, d.nextPath()); err != nil {
-			return bench.NotMeasured("shards can't be links here: %w", err)
+			return bench.NotMeasured("no hard links can be made here: %w", err)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (d *grower) indexed(ctx context.Context) error {
 		case s.Shards == d.number && s.Indexing == 0:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("%d of %d shards are indexed after %v: %s", s.Shards, d.number, growingPatience, s.Error)
+			return fmt.Errorf("only %d of %d shards were indexed after %v: %s", s.Shards, d.number, growingPatience, s.Error)
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
@@ -270,11 +270,11 @@ const (
 func (g *growing) rows() []*bench.Measurement {
 	l := &bench.Measurements{Only: g.config.Rows}
 	of := fmt.Sprintf("%d single games", g.shards)
-	l.Add(bench.Measurement{ID: rowTakingFirst, Name: "first epoch that a mount takes, of " + of, Unit: "s", Measure: g.measureFirst})
+	l.Add(bench.Measurement{ID: rowTakingFirst, Name: "first epoch of a mount, of " + of, Unit: "s", Measure: g.measureFirst})
 	l.Add(bench.Measurement{ID: rowTaking, Name: "next epoch, of " + of + ", some of them new", Unit: "s", Measure: g.measureNext})
-	l.Add(bench.Measurement{ID: rowGrowMemory, Name: fmt.Sprintf("memory of its own after %d epochs of %s", growingEpochs, of), Unit: "MiB", Measure: g.measureMemory})
-	l.Add(bench.Measurement{ID: rowIdle, Name: "processor time of a mount that nobody reads, of " + of, Unit: "% of a core", Measure: g.measureIdle})
-	l.Add(bench.Measurement{ID: rowArrivals, Name: fmt.Sprintf("a file's close until it is indexed, %d files a second", arrivalRate), Unit: "s", Measure: g.measureArrivals})
+	l.Add(bench.Measurement{ID: rowGrowMemory, Name: fmt.Sprintf("private memory after %d epochs of %s", growingEpochs, of), Unit: "MiB", Measure: g.measureMemory})
+	l.Add(bench.Measurement{ID: rowIdle, Name: "processor time of a mount without readers, of " + of, Unit: "% of a core", Measure: g.measureIdle})
+	l.Add(bench.Measurement{ID: rowArrivals, Name: fmt.Sprintf("from closing a file until it is indexed, %d files per second", arrivalRate), Unit: "s", Measure: g.measureArrivals})
 	l.Add(bench.Measurement{ID: rowTakingTars, Name: fmt.Sprintf("next epoch, of %d tars", growingTars), Unit: "s", Measure: g.measureTars})
 	return l.Rows
 }
@@ -394,7 +394,7 @@ func (g *growing) measureArrivals(ctx context.Context) (bench.Reading, error) {
 	}
 	for end := time.Now().Add(growingPatience); seen < len(arrived); {
 		if time.Now().After(end) {
-			return bench.Reading{}, fmt.Errorf("%d of %d files are indexed after %v", seen, len(arrived), growingPatience)
+			return bench.Reading{}, fmt.Errorf("only %d of %d files were indexed after %v", seen, len(arrived), growingPatience)
 		}
 		if err := errors.Join(look(), sleep(ctx, 10*time.Millisecond)); err != nil {
 			return bench.Reading{}, err

@@ -130,7 +130,7 @@ func vacant(dir string) error {
 	case err != nil:
 		return fmt.Errorf("make %s: %w", dir, err)
 	case len(entries) > 0:
-		return fmt.Errorf("make %s: it is not empty (it has %q): name a directory that is, or that does not exist", dir, entries[0].Name())
+		return fmt.Errorf("make %s: it is not empty (it has %q): name an empty directory, or one that does not exist", dir, entries[0].Name())
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (m *MakeZarr) itemBytes() int64 {
 func (m *MakeZarr) Validate() error {
 	var problems []error
 	if n := len(m.Shape); n < 1 || n > len(zarrDims) || len(m.Object) != n || len(m.Chunk) != n {
-		return fmt.Errorf("shape, shard and chunk have %d, %d and %d edges: give as many of each, 1 to %d", n, len(m.Object), len(m.Chunk), len(zarrDims))
+		return fmt.Errorf("shape, shard and chunk have %d, %d and %d edges: give the same number for each, 1 to %d", n, len(m.Object), len(m.Chunk), len(zarrDims))
 	}
 	bytes := float64(m.itemBytes())
 	for d, n := range m.Shape {
@@ -270,13 +270,13 @@ func (m *MakeZarr) Validate() error {
 		bytes *= float64(n)
 	}
 	if bytes > maxZarrBytes {
-		problems = append(problems, fmt.Errorf("an array of %.0f GiB is more than the %d that are made", bytes/(1<<30), maxZarrBytes>>30))
+		problems = append(problems, fmt.Errorf("an array of %.0f GiB is too large: at most %d GiB are made", bytes/(1<<30), maxZarrBytes>>30))
 	}
 	if !slices.Contains(encode.Codecs, m.Codec) {
-		problems = append(problems, fmt.Errorf("codec %q: there are %v", m.Codec, encode.Codecs))
+		problems = append(problems, fmt.Errorf("unknown codec %q: use one of %v", m.Codec, encode.Codecs))
 	}
 	if m.DataType != "int16" && m.DataType != "float32" {
-		problems = append(problems, fmt.Errorf("data type %q: there are int16 and float32", m.DataType))
+		problems = append(problems, fmt.Errorf("unknown data type %q: use int16 or float32", m.DataType))
 	}
 	return errors.Join(problems...)
 }

@@ -58,12 +58,12 @@ func (n *network) rows() []*bench.Measurement {
 	l.Add(bench.Measurement{ID: rowNetMemory, Name: "memory of cat above --memory, at most", Unit: "MiB", Measure: func(context.Context) (bench.Reading, error) {
 		return bench.Reading{Value: float64(n.mostAnon) / (1 << 20)}, n.wantCat()
 	}})
-	l.Add(bench.Measurement{ID: rowNetRequests, Name: "requests of an epoch for each chunk", Unit: "requests", Measure: n.measureRequests})
-	l.Add(bench.Measurement{ID: rowNetBytes, Name: "bytes that an epoch asks for, for each of its records' bytes", Unit: "bytes", Measure: func(context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowNetRequests, Name: "requests of an epoch per chunk", Unit: "requests", Measure: n.measureRequests})
+	l.Add(bench.Measurement{ID: rowNetBytes, Name: "bytes requested in an epoch, per byte of its records", Unit: "bytes", Measure: func(context.Context) (bench.Reading, error) {
 		return bench.Reading{Value: n.asked}, nil
 	}})
 	l.Add(bench.Measurement{ID: rowNetPass, Name: "index of a web server's shards", NoRecords: true, Against: rowNetStreams, Measure: n.measurePass})
-	l.Add(bench.Measurement{ID: rowNetPassGets, Name: "requests of the index for each shard, with the two that tell the format", Unit: "requests", Measure: func(context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowNetPassGets, Name: "requests of the index per shard, including the two that detect the format", Unit: "requests", Measure: func(context.Context) (bench.Reading, error) {
 		return bench.Reading{Value: float64(len(n.passed.Ranges)) / float64(n.passShards())}, nil
 	}})
 	l.Add(bench.Measurement{ID: rowNetStreams, Name: fmt.Sprintf("net/http, the same shards, %d at a time", passStreams), NoRecords: true, Measure: n.measureStreams})
@@ -93,7 +93,7 @@ func (n *network) measureCat(ctx context.Context, chunkBytes int64, settle time.
 // wantCat returns an error that wraps bench.ErrNotMeasured if the last cat could not be measured.
 func (n *network) wantCat() error {
 	if len(n.last.ranges) == 0 {
-		return bench.NotMeasured("that of cat was not")
+		return bench.NotMeasured("cat was not measured")
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (n *network) measureRequests(ctx context.Context) (bench.Reading, error) {
 		return bench.Reading{}, err
 	}
 	if run.Bytes < streamBytes { // it also writes the tail of an archive
-		return bench.Reading{}, fmt.Errorf("lsiofs cat has written %d bytes of %d", run.Bytes, streamBytes)
+		return bench.Reading{}, fmt.Errorf("lsiofs cat wrote only %d of %d bytes", run.Bytes, streamBytes)
 	}
 	asked := int64(0)
 	for _, r := range run.ranges {
@@ -219,14 +219,14 @@ func (n *network) cacheRows() []*bench.Measurement {
 	l.Add(bench.Measurement{ID: rowCached, Name: "mount of a web server, second epoch, all in the cache", Against: rowCacheLocal, Measure: func(ctx context.Context) (bench.Reading, error) {
 		return n.measureCached(ctx, 2, 1)
 	}})
-	l.Add(bench.Measurement{ID: rowCacheAll, Name: "requests of the second epoch for each chunk, all in the cache", Unit: "requests", Measure: func(context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowCacheAll, Name: "requests of the second epoch per chunk, all in the cache", Unit: "requests", Measure: func(context.Context) (bench.Reading, error) {
 		return bench.Reading{Value: n.repeated}, n.wantCache()
 	}})
 	// The epoch before it has shown that the objects are complete, and they were checked meanwhile.
 	l.Add(bench.Measurement{ID: rowSealed, Name: "mount of a web server, third epoch, all in the cache and checked", Against: rowCacheLocal, Measure: func(ctx context.Context) (bench.Reading, error) {
 		return n.measureCached(ctx, 2, 2)
 	}})
-	l.Add(bench.Measurement{ID: rowCacheHalf, Name: "requests of the second epoch for each chunk, cache of half the dataset", Unit: "requests", Measure: func(ctx context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowCacheHalf, Name: "requests of the second epoch per chunk, cache of half the dataset", Unit: "requests", Measure: func(ctx context.Context) (bench.Reading, error) {
 		_, err := n.measureCached(ctx, 0.5, 1)
 		return bench.Reading{Value: n.repeated}, err
 	}})

@@ -319,7 +319,7 @@ func (a *arrays) rows() []*bench.Measurement {
 			return a.readArray(ctx, "block "+name, name, ".npy", zarrBlockMemory, block...)
 		}})
 	}
-	l.Add(bench.Measurement{ID: rowZarrPreads, Name: "pread of chunks of 4 KiB at random places, a loop a core", NoRecords: true, Measure: func(ctx context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowZarrPreads, Name: "pread of chunks of 4 KiB at random places, one loop per core", NoRecords: true, Measure: func(ctx context.Context) (bench.Reading, error) {
 		loop, err := a.loop(smallChunks)
 		if err != nil {
 			return bench.Reading{}, err
@@ -339,9 +339,9 @@ func (a *arrays) rows() []*bench.Measurement {
 		a.steps[1] = r.CPU.Seconds() / float64(r.Bytes)
 		return r, err
 	}})
-	l.Add(bench.Measurement{ID: rowZarrLess, Name: "processor time of the loop, for that of the mount", Unit: "times", Measure: func(context.Context) (bench.Reading, error) {
+	l.Add(bench.Measurement{ID: rowZarrLess, Name: "processor time of the loop, relative to the mount", Unit: "times", Measure: func(context.Context) (bench.Reading, error) {
 		if a.steps[1] <= 0 {
-			return bench.Reading{}, bench.NotMeasured("it needs both rows before it")
+			return bench.Reading{}, bench.NotMeasured("it needs the two rows above")
 		}
 		return bench.Reading{Value: a.steps[0] / a.steps[1]}, nil
 	}})
@@ -388,13 +388,13 @@ func (a *arrays) info() (bench.DatasetInfo, error) {
 // zarrPromises returns the promises about crops.
 func zarrPromises() []Promise {
 	list := []Promise{
-		{What: "mount, random crops of an array that is not compressed, to a loop", Row: rowZarrRandom + "none", Figure: FigureRatio, AtLeast: 0.75},
+		{What: "mount, random crops of an uncompressed array, to a loop", Row: rowZarrRandom + "none", Figure: FigureRatio, AtLeast: 0.75},
 		{What: "mount, random crops, blosc of lz4, to a loop of the same decoders", Row: rowZarrRandom + "lz4", Figure: FigureRatio, AtLeast: 0.75},
 		{What: "mount, random crops, blosc of zstd, to a loop of the same decoders", Row: rowZarrRandom + "zstd", Figure: FigureRatio, AtLeast: 0.75},
 		{What: "mount, crops in blocks of 1024, blosc of lz4, to fixed records", Row: rowZarrBlock + "lz4", Figure: FigureRatio, AtLeast: 0.80},
 		{What: "mount, crops in blocks of 1024, blosc of zstd, to fixed records", Row: rowZarrBlock + "zstd", Figure: FigureRatio, AtLeast: 0.80},
 		{What: "mount, random crops, chunks of 4 KiB, to pread of 4 KiB", Row: rowZarrSmall, Figure: FigureRatio, AtLeast: 0.40},
-		{What: "mount, random crops of an array that is not compressed, past the page cache, bytes of the disk to fio", Row: rowZarrCold, Figure: FigureRatio, AtLeast: 0.80},
+		{What: "mount, random crops of an uncompressed array, past the page cache, bytes of the disk to fio", Row: rowZarrCold, Figure: FigureRatio, AtLeast: 0.80},
 		{What: "processor time of whole chunks of 16.5 MB, for that of a mount, crops of 24 of 1008 steps", Row: rowZarrLess, Figure: FigureValue, AtLeast: 20},
 		{What: "memory of servers above --memory, crops", Row: rowZarrMemory, Figure: FigureValue, AtMost: 150},
 		{What: "mount of an array of 10⁴ objects, first", Row: rowZarrMount, Figure: FigureValue, AtMost: 2},

@@ -81,7 +81,7 @@ func TestImpossibleArraysAreRefused(t *testing.T) {
 		"shape, shard and chunk have 2, 3 and 3 edges": func(m *MakeZarr) { m.Shape = []int64{1, 2} },
 		"multiples of those of chunks":                 func(m *MakeZarr) { m.Chunk = []int64{16, 64, 60} },
 		"x: edges of the array (0)":                    func(m *MakeZarr) { m.Shape = []int64{1, 1, 0} },
-		"GiB is more than":                             func(m *MakeZarr) { m.Shape = []int64{1 << 20, 1 << 20, 1 << 20} },
+		"GiB is too large":                             func(m *MakeZarr) { m.Shape = []int64{1 << 20, 1 << 20, 1 << 20} },
 		`codec "brotli"`:                               func(m *MakeZarr) { m.Codec = "brotli" },
 		`data type "int8"`:                             func(m *MakeZarr) { m.DataType = "int8" },
 	} {
