@@ -163,7 +163,7 @@
 //	pipeline/read/gather                  reads exactly the records that come next
 //	pipeline/read/readtest                datasets, orders and storages for tests of read
 //	pipeline/plan                         byte ranges to the reads to issue; pure
-//	pipeline/blockcache                   blocks in memory: those that are wanted soonest
+//	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
 //	pipeline/storage                      the interface of storages, and their capabilities
 //	pipeline/storage/local                files below a directory

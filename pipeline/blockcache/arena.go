@@ -6,124 +6,233 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// arena is the memory of a cache: slabs of huge pages, each cut into slots of one size. Callers
-// copy a few hundred bytes at a time from scattered addresses; with small pages the page lookups
-// would cost as much as the copying. It is not safe for concurrent use.
-type arena[K comparable] struct {
-	maxBytes int64
-	mapped   int64
-	free     map[int64][]*slot[K] // by size
-	empty    int                  // slabs whose slots are all free
+// Arena is memory outside of the Go heap, in slots of any size. Small ones are cut from slabs of
+// huge pages: copying a few hundred bytes at a time from scattered addresses would otherwise spend
+// as much on page lookups. Slots that are given back are reused, because the kernel has to clear new
+// pages, and unmapped when the bound requires it. It is not safe for concurrent use.
+type Arena struct {
+	config ArenaConfig
+
+	mapped     int64
+	aloneBytes int64             // of alone
+	emptyBytes int64             // of slabs whose slots are all free
+	alone      []*Slot           // free, each mapped by itself; oldest first
+	cut        map[int64][]*Slot // free, of slabs, by size
+	slabs      []*slab           // oldest first
 }
 
-// slot is the memory of one block.
-type slot[K comparable] struct {
-	bytes []byte
-	slab  *slab[K]
-	of    *Block[K] // the block that uses it; nil if it is free
+// ArenaConfig configures an Arena.
+type ArenaConfig struct {
+	// BoundBytes is how much may be mapped, free slots included.
+	BoundBytes int64
+	// SlabsFrom is the least bound with which there are slabs of huge pages. 0: there are none.
+	SlabsFrom int64
+	// LooseFrom is the number of bytes from which on a slot that is an eighth longer than needed may
+	// be reused. Otherwise sizes have to be equal. 0: they always have.
+	LooseFrom int64
 }
 
-// slab is the memory that is mapped at a time.
-type slab[K comparable] struct {
+// looseShare is the fraction of a slot that may be wasted: 1/looseShare.
+const looseShare = 8
+
+// Slot is memory of an Arena.
+type Slot struct {
+	// Bytes is as long as what was asked for, or a little longer (ArenaConfig.LooseFrom).
+	Bytes []byte
+
+	slab *slab // nil: mapped by itself
+	of   any   // the block of a Cache that uses it; nil if it is free
+}
+
+// slab is pages that are cut into slots of one size.
+type slab struct {
 	mem   []byte
-	slots []*slot[K]
+	slots []*Slot
 	used  int // slots that are not free
 }
 
 const pageBytes = 4096
 
-// slabBytes returns how much to map for blocks of a size: a huge page that holds several, or one
-// block.
-func slabBytes(sizeBytes int64) int64 {
-	if sizeBytes > uring.HugePageBytes/2 {
-		return roundToPages(sizeBytes)
+// NewArena returns an arena that has mapped nothing.
+func NewArena(c ArenaConfig) *Arena { return &Arena{config: c, cut: map[int64][]*Slot{}} }
+
+// MappedBytes returns how much is mapped.
+func (a *Arena) MappedBytes() int64 { return a.mapped }
+
+// FreeBytes returns how much of it is unmapped as soon as the bound requires it.
+func (a *Arena) FreeBytes() int64 { return a.aloneBytes + a.emptyBytes }
+
+// BoundBytes returns how much may be mapped.
+func (a *Arena) BoundBytes() int64 { return a.config.BoundBytes }
+
+// Bound sets how much may be mapped from now on. Trim unmaps what is free.
+func (a *Arena) Bound(bytes int64) { a.config.BoundBytes = bytes }
+
+// Take returns a slot of at least n bytes. If there is no room for it, Take returns nil, or exceeds
+// the bound if beyond is set. An error is the kernel's.
+func (a *Arena) Take(n int64, beyond bool) (*Slot, error) {
+	if free := a.cut[n]; len(free) > 0 {
+		s := free[len(free)-1]
+		a.cut[n] = free[:len(free)-1]
+		if s.slab.used++; s.slab.used == 1 {
+			a.emptyBytes -= int64(len(s.slab.mem))
+		}
+		return s, nil
 	}
-	return uring.HugePageBytes
+	if i := a.find(n); i >= 0 {
+		s := a.alone[i]
+		a.alone = slices.Delete(a.alone, i, i+1)
+		a.aloneBytes -= s.bytes()
+		return s, nil
+	}
+	size := roundToPages(n)
+	if err := a.unmapTo(a.config.BoundBytes - size); err != nil {
+		return nil, err
+	}
+	bound := a.config.BoundBytes
+	huge := a.config.SlabsFrom > 0 && bound >= a.config.SlabsFrom
+	switch {
+	case huge && n <= uring.HugePageBytes/2 && a.mapped+uring.HugePageBytes <= bound:
+		return a.cutSlab(n, uring.HugePageBytes)
+	case a.mapped+size > bound && !beyond:
+		return nil, nil
+	case 2*n <= size:
+		return a.cutSlab(n, size)
+	}
+	mem, err := uring.Map(int(size))
+	if err != nil {
+		return nil, err
+	}
+	a.mapped += size
+	return &Slot{Bytes: mem[:n:size]}, nil
 }
 
 func roundToPages(n int64) int64 { return (n + pageBytes - 1) &^ (pageBytes - 1) }
 
-// take returns a slot, or nil if the bound has been reached.
-func (a *arena[K]) take(sizeBytes int64) *slot[K] {
-	if free := a.free[sizeBytes]; len(free) > 0 {
-		x := free[len(free)-1]
-		a.free[sizeBytes] = free[:len(free)-1]
-		a.use(x.slab)
-		return x
+// bytes returns how much is mapped for a slot that is mapped by itself.
+func (s *Slot) bytes() int64 { return int64(cap(s.Bytes)) }
+
+// find returns the index in alone of the smallest slot that n bytes may reuse, the newest of these,
+// or -1.
+func (a *Arena) find(n int64) int {
+	most, best := n, -1
+	if from := a.config.LooseFrom; from > 0 && n >= from {
+		most += n / looseShare
 	}
-	n := slabBytes(sizeBytes)
-	for a.mapped+n > a.maxBytes && a.unmapEmpty() {
-	}
-	if a.mapped+n > a.maxBytes {
-		if n = roundToPages(sizeBytes); a.mapped+n > a.maxBytes { // a small bound has no room for a huge page
-			return nil
+	for i, s := range slices.Backward(a.alone) {
+		size := int64(len(s.Bytes))
+		if size == n {
+			return i
+		}
+		if size > n && size <= most && (best < 0 || size < int64(len(a.alone[best].Bytes))) {
+			best = i
 		}
 	}
-	mem, err := uring.Map(int(n))
+	return best
+}
+
+// Reuses returns how long a free slot is that Take would return for n bytes and that is mapped by
+// itself; 0 if there is none.
+func (a *Arena) Reuses(n int64) int64 {
+	if i := a.find(n); i >= 0 {
+		return a.alone[i].bytes()
+	}
+	return 0
+}
+
+// cutSlab maps a slab of that many bytes for slots of n bytes, and returns one.
+func (a *Arena) cutSlab(n, bytes int64) (*Slot, error) {
+	mem, err := uring.Map(int(bytes))
 	if err != nil {
-		return nil // the caller goes on without the cache
+		return nil, err
 	}
-	a.mapped += n
-	s := &slab[K]{mem: mem, used: 1}
-	for at := int64(0); at+sizeBytes <= n; at += sizeBytes {
-		s.slots = append(s.slots, &slot[K]{bytes: mem[at : at+sizeBytes : at+sizeBytes], slab: s})
+	a.mapped += bytes
+	s := &slab{mem: mem, used: 1}
+	for at := int64(0); at+n <= bytes; at += n {
+		s.slots = append(s.slots, &Slot{Bytes: mem[at : at+n : at+n], slab: s})
 	}
-	a.free[sizeBytes] = append(a.free[sizeBytes], s.slots[1:]...)
-	return s.slots[0]
+	a.slabs = append(a.slabs, s)
+	a.cut[n] = append(a.cut[n], s.slots[1:]...)
+	return s.slots[0], nil
 }
 
-// use counts a slot that is not free any more.
-func (a *arena[K]) use(s *slab[K]) {
-	if s.used == 0 {
-		a.empty--
-	}
-	s.used++
-}
-
-// give returns a slot to the arena.
-func (a *arena[K]) give(x *slot[K]) {
-	x.of = nil
-	n := int64(len(x.bytes))
-	a.free[n] = append(a.free[n], x)
-	if x.slab.used--; x.slab.used == 0 {
-		a.empty++
-	}
-}
-
-// unmapEmpty unmaps a slab whose slots are all free. It returns false if there is none.
-func (a *arena[K]) unmapEmpty() bool {
-	if a.empty == 0 {
-		return false
-	}
-	for _, free := range a.free {
-		if i := slices.IndexFunc(free, func(x *slot[K]) bool { return x.slab.used == 0 }); i >= 0 {
-			a.unmap(free[i].slab)
-			return true
+// Give takes a slot back. What is free beyond the bound is unmapped.
+func (a *Arena) Give(s *Slot) error {
+	s.of = nil
+	if s.slab == nil {
+		a.alone = append(a.alone, s)
+		a.aloneBytes += s.bytes()
+	} else {
+		n := int64(len(s.Bytes))
+		a.cut[n] = append(a.cut[n], s)
+		if s.slab.used--; s.slab.used == 0 {
+			a.emptyBytes += int64(len(s.slab.mem))
 		}
 	}
-	return false
+	return a.unmapTo(a.config.BoundBytes)
 }
 
-// unmap unmaps a slab whose slots are all free.
-func (a *arena[K]) unmap(s *slab[K]) {
-	n := int64(len(s.slots[0].bytes))
-	a.free[n] = slices.DeleteFunc(a.free[n], func(x *slot[K]) bool { return x.slab == s })
-	a.empty--
+// Trim unmaps free memory, the oldest first, until at least that many bytes are unmapped or none is
+// free.
+func (a *Arena) Trim(bytes int64) error { return a.unmapTo(a.mapped - max(bytes, 0)) }
+
+// unmapTo unmaps free memory as long as more than most bytes are mapped.
+func (a *Arena) unmapTo(most int64) (err error) {
+	for a.mapped > most && a.FreeBytes() > 0 {
+		e := a.unmapOldest()
+		if err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// unmapOldest unmaps a slot or, if there is none that is mapped by itself, a slab.
+func (a *Arena) unmapOldest() error {
+	if len(a.alone) > 0 {
+		s := a.alone[0]
+		a.alone = slices.Delete(a.alone, 0, 1)
+		a.aloneBytes -= s.bytes()
+		a.mapped -= s.bytes()
+		return uring.Unmap(s.Bytes[:cap(s.Bytes)])
+	}
+	i := slices.IndexFunc(a.slabs, func(s *slab) bool { return s.used == 0 })
+	s := a.slabs[i]
+	a.slabs = slices.Delete(a.slabs, i, i+1)
+	n := int64(len(s.slots[0].Bytes))
+	a.cut[n] = slices.DeleteFunc(a.cut[n], func(x *Slot) bool { return x.slab == s })
+	a.emptyBytes -= int64(len(s.mem))
 	a.mapped -= int64(len(s.mem))
-	_ = uring.Unmap(s.mem) // nothing to do about it: only memory is lost
+	return uring.Unmap(s.mem)
 }
 
-// close unmaps everything. All slots must be free.
-func (a *arena[K]) close() {
-	slabs := map[*slab[K]]bool{}
-	for _, free := range a.free {
-		for _, x := range free {
-			slabs[x.slab] = true
+// HasRoom reports whether Take would return a slot of n bytes within the bound.
+func (a *Arena) HasRoom(n int64) bool {
+	if len(a.cut[n]) > 0 || a.find(n) >= 0 {
+		return true
+	}
+	return a.mapped-a.FreeBytes()+roundToPages(n) <= a.config.BoundBytes
+}
+
+// Close unmaps everything that is free. What is in use stays mapped: a leak is better than bytes
+// that change.
+func (a *Arena) Close() (err error) {
+	keep := func(e error) {
+		if err == nil {
+			err = e
 		}
 	}
-	for s := range slabs {
-		_ = uring.Unmap(s.mem)
+	for _, s := range a.alone {
+		a.mapped -= s.bytes()
+		keep(uring.Unmap(s.Bytes[:cap(s.Bytes)]))
 	}
-	clear(a.free)
-	a.mapped, a.empty = 0, 0
+	for _, s := range a.slabs {
+		if s.used == 0 {
+			a.mapped -= int64(len(s.mem))
+			keep(uring.Unmap(s.mem))
+		}
+	}
+	a.alone, a.aloneBytes, a.slabs, a.emptyBytes = nil, 0, nil, 0
+	clear(a.cut)
+	return err
 }

@@ -11,7 +11,7 @@ import (
 type Cache[K comparable] struct {
 	mu     sync.Mutex
 	unused sync.Cond // signals that pinned has become 0
-	arena  arena[K]
+	arena  *Arena
 	blocks map[K]*Block[K] // those that have memory or are wanted
 	// idle blocks are filled and not pinned. The first to evict is at the top.
 	idle   idle[K]
@@ -24,7 +24,7 @@ type Cache[K comparable] struct {
 // Block is a block that is in memory or is wanted. It belongs to its Cache.
 type Block[K comparable] struct {
 	key    K
-	slot   *slot[K] // nil if it has no memory
+	slot   *Slot // nil if it has no memory
 	filled bool
 	users  int
 	used   uint64
@@ -34,22 +34,23 @@ type Block[K comparable] struct {
 
 // New returns an empty cache that maps up to maxBytes.
 func New[K comparable](maxBytes int64) *Cache[K] {
-	c := &Cache[K]{arena: arena[K]{maxBytes: maxBytes, free: map[int64][]*slot[K]{}}, blocks: map[K]*Block[K]{}}
+	c := &Cache[K]{arena: NewArena(ArenaConfig{BoundBytes: maxBytes, SlabsFrom: 1}), blocks: map[K]*Block[K]{}}
 	c.unused.L = &c.mu
 	return c
 }
 
 // Bytes returns the memory of a pinned block. It is written by the caller of Fill, before Filled,
 // and by no other.
-func (b *Block[K]) Bytes() []byte { return b.slot.bytes }
+func (b *Block[K]) Bytes() []byte { return b.slot.Bytes }
 
 // Allow sets the bound from now on. Memory beyond it is freed, the first to
 // evict first, until that is next to a pinned block.
 func (c *Cache[K]) Allow(maxBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.arena.maxBytes = maxBytes
-	for c.arena.mapped > maxBytes && (c.arena.unmapEmpty() || len(c.idle) > 0 && c.evictSlab(c.idle[0].slot.slab)) {
+	c.arena.Bound(maxBytes)
+	_ = c.arena.Trim(c.arena.MappedBytes() - maxBytes) // nothing to do about it: only memory is lost
+	for c.arena.MappedBytes() > maxBytes && len(c.idle) > 0 && c.evictAround(c.idle[0]) {
 	}
 }
 
@@ -65,7 +66,7 @@ type Stats struct {
 func (c *Cache[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{HeldBytes: c.arena.mapped, MaxBytes: c.arena.maxBytes, Blocks: len(c.blocks), Wanted: c.wanted}
+	return Stats{HeldBytes: c.arena.MappedBytes(), MaxBytes: c.arena.BoundBytes(), Blocks: len(c.blocks), Wanted: c.wanted}
 }
 
 // Get pins and returns a filled block; nil if it is not in memory.
@@ -141,38 +142,43 @@ func (c *Cache[K]) release(b *Block[K]) {
 
 // room returns a slot, if need be by evicting blocks that are wanted later than due. It is called
 // with mu held.
-func (c *Cache[K]) room(sizeBytes int64, due uint64) *slot[K] {
+func (c *Cache[K]) room(sizeBytes int64, due uint64) *Slot {
 	for {
-		if x := c.arena.take(sizeBytes); x != nil {
+		if x, _ := c.arena.Take(sizeBytes, false); x != nil { // if the kernel has no memory, the cache uses what it has
 			return x
 		}
 		if len(c.idle) == 0 || c.idle[0].rank() <= due && due != math.MaxUint64 {
 			return nil
 		}
 		first := c.idle[0]
-		if int64(len(first.slot.bytes)) == sizeBytes {
+		if int64(len(first.slot.Bytes)) == sizeBytes {
 			c.evict(first)
 			continue
 		}
-		if !c.evictSlab(first.slot.slab) {
+		if !c.evictAround(first) {
 			return nil
 		}
 	}
 }
 
-// evictSlab evicts all blocks of a slab and unmaps it. It returns false if one of them is pinned.
-func (c *Cache[K]) evictSlab(s *slab[K]) bool {
+// evictAround evicts a block, and all others of its slab, so that this can be unmapped. It returns
+// false if one of them is pinned.
+func (c *Cache[K]) evictAround(b *Block[K]) bool {
+	s := b.slot.slab
+	if s == nil {
+		c.evict(b)
+		return true
+	}
 	for _, x := range s.slots {
-		if x.of != nil && x.of.at < 0 {
+		if x.of != nil && x.of.(*Block[K]).at < 0 {
 			return false
 		}
 	}
 	for _, x := range s.slots {
 		if x.of != nil {
-			c.evict(x.of)
+			c.evict(x.of.(*Block[K]))
 		}
 	}
-	c.arena.unmap(s)
 	return true
 }
 
@@ -181,7 +187,7 @@ func (c *Cache[K]) evict(b *Block[K]) {
 	if b.at >= 0 {
 		heap.Remove(&c.idle, b.at)
 	}
-	c.arena.give(b.slot)
+	_ = c.arena.Give(b.slot) // nothing to do about it: only memory is lost
 	b.slot, b.filled = nil, false
 	c.forget(b)
 }
@@ -205,7 +211,7 @@ func (c *Cache[K]) Close() {
 	for len(c.idle) > 0 {
 		c.evict(c.idle[len(c.idle)-1])
 	}
-	c.arena.close()
+	_ = c.arena.Close()
 }
 
 // Locked is a Cache whose lock the caller holds until Unlock: for several operations under one

@@ -1,11 +1,10 @@
 package budget
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 )
 
 const (
@@ -27,22 +26,14 @@ type Blocks struct {
 	full   int64        // the initial budget
 	budget atomic.Int64 // above it nothing is mapped, except for readers that wait
 
-	mu     sync.Mutex
-	free   []Block
-	slabs  []*slab
-	mapped int64 // bytes, including free ones
-}
-
-// slab is memory in huge pages that is cut into blocks.
-type slab struct {
-	mem []byte
-	out int // blocks that are not free
+	mu    sync.Mutex
+	arena *blockcache.Arena
 }
 
 // Block is memory of Blocks. The zero value has none.
 type Block struct {
 	Mem  []byte
-	slab *slab // that it is a part of: it is never unmapped alone
+	slot *blockcache.Slot
 }
 
 // NewBlocks returns Blocks whose size is a 32nd of the budget, but at most 1 MiB and at least 64
@@ -52,7 +43,7 @@ func NewBlocks(budget int64) *Blocks {
 	for n < maxBlockBytes && 2*n <= budget/32 {
 		n *= 2
 	}
-	p := &Blocks{BlockBytes: n, full: budget}
+	p := &Blocks{BlockBytes: n, full: budget, arena: blockcache.NewArena(blockcache.ArenaConfig{BoundBytes: budget, SlabsFrom: slabBudget})}
 	p.budget.Store(budget)
 	return p
 }
@@ -72,96 +63,33 @@ func (p *Blocks) Round(n int64) int64 {
 	return max(1, (n+p.BlockBytes-1)/p.BlockBytes) * p.BlockBytes
 }
 
+// lock returns the arena, within the present budget. The caller unlocks mu.
+func (p *Blocks) lock() *blockcache.Arena {
+	p.mu.Lock()
+	p.arena.Bound(p.budget.Load())
+	return p.arena
+}
+
 // Take returns a block of at least n bytes. It stays within the budget, and returns ErrNoRoom if
 // that is used up, unless beyond is set.
 func (p *Blocks) Take(n int64, beyond bool) (Block, error) {
-	n = p.Round(n)
-	p.mu.Lock()
+	a := p.lock()
 	defer p.mu.Unlock()
-	for i, b := range slices.Backward(p.free) {
-		if int64(len(b.Mem)) == n {
-			p.free = slices.Delete(p.free, i, i+1)
-			if b.slab != nil {
-				b.slab.out++
-			}
-			return b, nil
-		}
-	}
-	budget := p.budget.Load()
-	for p.mapped+n > budget {
-		if freed, err := p.unmapOne(); err != nil {
-			return Block{}, err
-		} else if !freed {
-			break
-		}
-	}
-	if p.mapped+n > budget && !beyond {
+	s, err := a.Take(p.Round(n), beyond)
+	switch {
+	case err != nil:
+		return Block{}, err
+	case s == nil:
 		return Block{}, ErrNoRoom
 	}
-	if n == p.BlockBytes && budget >= slabBudget && p.mapped+uring.HugePageBytes <= budget {
-		return p.cutSlab()
-	}
-	mem, err := uring.Map(int(n))
-	if err != nil {
-		return Block{}, err
-	}
-	p.mapped += n
-	return Block{Mem: mem}, nil
-}
-
-func (p *Blocks) cutSlab() (Block, error) {
-	mem, err := uring.Map(uring.HugePageBytes)
-	if err != nil {
-		return Block{}, err
-	}
-	p.mapped += uring.HugePageBytes
-	s := &slab{mem, 1}
-	p.slabs = append(p.slabs, s)
-	n := p.BlockBytes
-	for at := n; at < uring.HugePageBytes; at += n {
-		p.free = append(p.free, Block{mem[at : at+n : at+n], s})
-	}
-	return Block{mem[:n:n], s}, nil
-}
-
-// unmapOne unmaps a free block that is not part of a slab or, if the budget was lowered, a slab of
-// which all blocks are free.
-func (p *Blocks) unmapOne() (bool, error) {
-	i := slices.IndexFunc(p.free, func(b Block) bool { return b.slab == nil })
-	if i < 0 {
-		return p.unmapSlab()
-	}
-	b := p.free[i]
-	p.free = slices.Delete(p.free, i, i+1)
-	p.mapped -= int64(len(b.Mem))
-	return true, uring.Unmap(b.Mem)
-}
-
-func (p *Blocks) unmapSlab() (bool, error) {
-	if p.budget.Load() >= p.full {
-		return false, nil
-	}
-	i := slices.IndexFunc(p.slabs, func(s *slab) bool { return s.out == 0 })
-	if i < 0 {
-		return false, nil
-	}
-	s := p.slabs[i]
-	p.slabs = slices.Delete(p.slabs, i, i+1)
-	p.free = slices.DeleteFunc(p.free, func(b Block) bool { return b.slab == s })
-	p.mapped -= int64(len(s.mem))
-	return true, uring.Unmap(s.mem)
+	return Block{s.Bytes, s}, nil
 }
 
 // Trim unmaps free blocks as long as the budget is exceeded.
 func (p *Blocks) Trim() error {
-	p.mu.Lock()
+	a := p.lock()
 	defer p.mu.Unlock()
-	for p.mapped > p.budget.Load() {
-		if freed, err := p.unmapOne(); err != nil || !freed {
-			return err
-		}
-	}
-	return nil
+	return a.Trim(a.MappedBytes() - a.BoundBytes())
 }
 
 // Give takes a block back. Memory beyond the budget is unmapped.
@@ -169,71 +97,29 @@ func (p *Blocks) Give(b Block) error {
 	if p.Released != nil {
 		p.Released(b.Mem)
 	}
-	p.mu.Lock()
+	a := p.lock()
 	defer p.mu.Unlock()
-	beyond := p.mapped > p.budget.Load()
-	if beyond && b.slab == nil {
-		p.mapped -= int64(len(b.Mem))
-		return uring.Unmap(b.Mem)
-	}
-	p.free = append(p.free, b)
-	if b.slab == nil {
-		return nil
-	}
-	b.slab.out--
-	if !beyond || b.slab.out > 0 {
-		return nil
-	}
-	_, err := p.unmapSlab()
-	return err
+	return a.Give(b.slot)
 }
 
 // Room reports whether n more bytes are available within the budget.
 func (p *Blocks) Room(n int64) bool {
-	n = p.Round(n)
-	p.mu.Lock()
+	a := p.lock()
 	defer p.mu.Unlock()
-	have := int64(0)
-	for _, b := range p.free {
-		if b.slab == nil || int64(len(b.Mem)) == n {
-			have += int64(len(b.Mem))
-		}
-	}
-	return p.mapped-have+n <= p.budget.Load()
+	return a.HasRoom(p.Round(n))
 }
 
 // Held returns how many bytes are mapped.
 func (p *Blocks) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mapped
+	return p.arena.MappedBytes()
 }
 
-// Close unmaps all blocks that were given back.
+// Close unmaps all blocks that were given back. A block that is still pinned stays mapped: a leak is
+// better than records that change.
 func (p *Blocks) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var first error
-	keep := func(err error) {
-		if first == nil {
-			first = err
-		}
-	}
-	for _, b := range p.free {
-		if b.slab != nil {
-			continue
-		}
-		p.mapped -= int64(len(b.Mem))
-		keep(uring.Unmap(b.Mem))
-	}
-	// A slab of which a block is still pinned stays mapped: a leak is better than records that
-	// change.
-	for _, s := range p.slabs {
-		if s.out == 0 {
-			p.mapped -= int64(len(s.mem))
-			keep(uring.Unmap(s.mem))
-		}
-	}
-	p.slabs, p.free = nil, nil
-	return first
+	return p.arena.Close()
 }

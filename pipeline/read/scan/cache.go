@@ -4,11 +4,11 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/read/spool"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // cache holds the segments. All its methods are called with Scanner.mu held.
@@ -51,7 +51,7 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 			}
 			return c.cur, c.cur.place(n), nil
 		}
-		seg, err := c.newSegment(max(n, c.segment))
+		seg, err := c.newSegment(c.segmentBytes(n))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -67,13 +67,13 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 // bytes need no new segment.
 func (c *cache) excess(n int64, fits bool) int64 {
 	if fits {
-		return c.beyond() - c.spareBytes
+		return c.beyond() - c.arena.FreeBytes()
 	}
-	return c.beyond() + c.grows(max(n, c.segment))
+	return c.beyond() + c.grows(c.segmentBytes(n))
 }
 
 // beyond returns by how much the budget is exceeded; below 0 there is room.
-func (c *cache) beyond() int64 { return c.mapped + c.tables - c.budget.Rest() }
+func (c *cache) beyond() int64 { return c.mapped() + c.tables - c.budget.Rest() }
 
 func (s *segment) fits(n int64) bool { return int64(len(s.Bytes))-s.next(n) >= n }
 
@@ -96,18 +96,18 @@ func (s *segment) place(n int64) int64 {
 // newSegment returns a segment of n bytes or more. Before it maps memory, it unmaps spare memory
 // for which the budget then has no room.
 func (c *cache) newSegment(n int64) (*segment, error) {
-	reused := c.fit(n) >= 0
+	reused := c.arena.Reuses(n) > 0
 	if !reused {
 		if err := c.trim(c.beyond() + n); err != nil {
 			return nil, err
 		}
 	}
-	mem, err := c.take(n)
+	slot, err := c.take(n)
 	if err != nil {
 		return nil, err
 	}
 	c.keep()
-	seg := &segment{Memory: budget.Memory{Bytes: mem}}
+	seg := &segment{Memory: budget.Memory{Bytes: slot.Bytes}, slot: slot}
 	c.segs = append(c.segs, seg)
 	if reused {
 		err = c.trim(c.beyond())
@@ -115,18 +115,22 @@ func (c *cache) newSegment(n int64) (*segment, error) {
 	return seg, err
 }
 
-// trim is memory.trim.
+// segmentBytes returns the size of a new segment for n bytes.
+func (c *cache) segmentBytes(n int64) int64 { return budget.RoundToPages(max(n, c.segment)) }
+
+// trim unmaps spare memory, the oldest first, until at least that many bytes are unmapped or there
+// is none.
 func (c *cache) trim(bytes int64) error {
 	if bytes <= 0 {
 		return nil
 	}
-	err := c.memory.trim(bytes)
+	err := c.arena.Trim(bytes)
 	c.keep()
 	return err
 }
 
 // keep tells the budget how much is held.
-func (c *cache) keep() { c.budget.Keep(c.mapped + c.tables) }
+func (c *cache) keep() { c.budget.Keep(c.mapped() + c.tables) }
 
 // hold adds to the bytes of tables; a negative number subtracts.
 func (c *cache) hold(tables int64) {
@@ -226,7 +230,7 @@ func (c *cache) copyTarget(n int64) *segment {
 	if c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables {
 		return c.cur
 	}
-	seg, err := c.newSegment(max(n, c.segment))
+	seg, err := c.newSegment(c.segmentBytes(n))
 	if err != nil {
 		return nil
 	}
@@ -274,10 +278,9 @@ func (c *cache) attach(s *segment, e *entry) {
 }
 
 func (c *cache) release(s *segment) {
-	mem := s.Bytes
 	c.hold(-s.tables)
-	s.Bytes, s.entries, s.tables = nil, nil, 0
-	c.give(mem)
+	c.give(s.slot)
+	s.Bytes, s.slot, s.entries, s.tables = nil, nil, nil, 0
 }
 
 // shrink frees segments until the budget, which was lowered, is met again, or nothing more can be
@@ -305,7 +308,7 @@ func (c *cache) close() error {
 		}
 	}
 	c.segs, c.cur = nil, nil
-	err := c.memory.close()
+	err := c.arena.Close()
 	c.keep()
 	return err
 }
@@ -349,9 +352,10 @@ func (s *slots) has(piece, i int) bool {
 // killed: its memory returns to the cache, and the struct stays valid for remaining pointers to it.
 type segment struct {
 	budget.Memory
-	used    int64    // guarded by Scanner.mu
-	entries []*entry // guarded by Scanner.mu
-	tables  int64    // bytes of entries, guarded by Scanner.mu
+	slot    *blockcache.Slot // that has the bytes; nil once it was freed
+	used    int64            // guarded by Scanner.mu
+	entries []*entry         // guarded by Scanner.mu
+	tables  int64            // bytes of entries, guarded by Scanner.mu
 }
 
 // entry is a piece in memory, or what is left of one: where each record is in its segment or
@@ -437,85 +441,41 @@ func (e *entry) liveBytes() int64 {
 // new pages, which costs a third of what it costs to read them from a service. Spare memory counts
 // as held until it is unmapped. All methods are called with Scanner.mu held.
 type memory struct {
-	segment    int64    // bytes of a usual segment
-	spare      [][]byte // can be reused, oldest first
-	spareBytes int64
-	mapped     int64        // bytes, including spare memory
-	released   func([]byte) // tests overwrite released memory
-	dry        bool         // Options.Dry: no byte is touched
+	arena    *blockcache.Arena
+	segment  int64        // bytes of a usual segment
+	released func([]byte) // tests overwrite released memory
+	dry      bool         // Options.Dry: no byte is touched
 }
 
-// wasteShare limits what is lost when a segment is reused for a smaller piece: an eighth of the
-// piece. Chunks of one size differ by less, except for the last of a shard.
-const wasteShare = 8
-
-// fit returns the index of the smallest spare segment that n bytes may use, -1 if there is none. A
-// usual segment only uses one of exactly its size.
-func (m *memory) fit(n int64) int {
-	most := n + n/wasteShare
-	if n <= m.segment {
-		most = n
+// newMemory returns memory for usual segments of that many bytes. These reuse only spare memory of
+// exactly their size; larger ones, for chunks that differ little in size, also what is a little
+// longer.
+func newMemory(segment int64, released func([]byte), dry bool) memory {
+	return memory{
+		arena:   blockcache.NewArena(blockcache.ArenaConfig{BoundBytes: 1 << 62, LooseFrom: budget.RoundToPages(segment) + 1}), // the cache calls Trim
+		segment: segment, released: released, dry: dry,
 	}
-	best := -1
-	for i, b := range m.spare {
-		size := int64(len(b))
-		if size >= n && size <= most && (best < 0 || size < int64(len(m.spare[best]))) {
-			best = i
-		}
-	}
-	return best
 }
+
+// mapped returns how many bytes are held, including spare memory.
+func (m *memory) mapped() int64 { return m.arena.MappedBytes() }
 
 // grows returns by how many bytes the held memory would grow if n bytes were taken and all other
 // spare memory were unmapped.
 func (m *memory) grows(n int64) int64 {
-	if i := m.fit(n); i >= 0 {
-		return int64(len(m.spare[i])) - m.spareBytes
+	if size := m.arena.Reuses(n); size > 0 {
+		return size - m.arena.FreeBytes()
 	}
-	return n - m.spareBytes
+	return n - m.arena.FreeBytes()
 }
 
 // take returns n bytes or more.
-func (m *memory) take(n int64) ([]byte, error) {
-	if i := m.fit(n); i >= 0 {
-		b := m.spare[i]
-		m.spare = slices.Delete(m.spare, i, i+1)
-		m.spareBytes -= int64(len(b))
-		return b, nil
-	}
-	b, err := uring.Map(int(n))
-	if err == nil {
-		m.mapped += n
-	}
-	return b, err
-}
+func (m *memory) take(n int64) (*blockcache.Slot, error) { return m.arena.Take(n, true) }
 
 // give takes memory back, which is spare from then on.
-func (m *memory) give(b []byte) {
+func (m *memory) give(s *blockcache.Slot) {
 	if m.released != nil {
-		m.released(b)
+		m.released(s.Bytes)
 	}
-	m.spare = append(m.spare, b)
-	m.spareBytes += int64(len(b))
+	_ = m.arena.Give(s) // it unmaps nothing
 }
-
-// trim unmaps spare memory, the oldest first, until at least that many bytes are unmapped or there
-// is none.
-func (m *memory) trim(bytes int64) error {
-	var first error
-	for bytes > 0 && len(m.spare) > 0 {
-		b := m.spare[0]
-		m.spare = slices.Delete(m.spare, 0, 1)
-		size := int64(len(b))
-		m.spareBytes -= size
-		m.mapped -= size
-		bytes -= size
-		if err := uring.Unmap(b); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// close unmaps all spare memory.
-func (m *memory) close() error { return m.trim(m.spareBytes) }

@@ -15,11 +15,11 @@ import (
 const testSegment = 64 << 10
 
 func newTestCache(t *testing.T, bytes int64) *cache {
-	c := &cache{memory: memory{segment: testSegment}, budget: budget.New(bytes), ask: func() bool { return false }, mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
+	c := &cache{memory: newMemory(testSegment, nil, false), budget: budget.New(bytes), ask: func() bool { return false }, mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
 	t.Cleanup(func() {
 		require.NoError(t, c.close())
-		require.Zero(t, c.mapped)
-		require.Zero(t, c.spareBytes)
+		require.Zero(t, c.mapped())
+		require.Zero(t, c.arena.FreeBytes())
 	})
 	return c
 }
@@ -45,7 +45,7 @@ func TestLargePiecesReuseMemoryOfEvictedOnes(t *testing.T) {
 	for i := range int64(20) {
 		s := allocOnce(t, c, pieceBytes-i*1024)
 		require.True(t, touched[unsafe.SliceData(s.Bytes)], "piece %d got new memory", i)
-		require.Equal(t, int64(4*pieceBytes), c.mapped)
+		require.Equal(t, int64(4*pieceBytes), c.mapped())
 	}
 }
 
@@ -54,7 +54,7 @@ func TestMuchLargerMemoryIsNotReusedForPiece(t *testing.T) {
 	c := newTestCache(t, 16*testSegment)
 	allocOnce(t, c, 16*testSegment)
 	require.Len(t, allocOnce(t, c, 8*testSegment).Bytes, 8*testSegment)
-	require.Equal(t, int64(8*testSegment), c.mapped, "what was too large is unmapped")
+	require.Equal(t, int64(8*testSegment), c.mapped(), "what was too large is unmapped")
 }
 
 // For any sizes of pieces, nothing is held beyond the budget while no reader waits, spare memory
@@ -69,7 +69,7 @@ func TestSpareMemoryStaysWithinBudget(t *testing.T) {
 	}
 	c.budget.Charge(bytes / 2)
 	c.shrink()
-	require.LessOrEqual(t, c.mapped, int64(bytes/2))
+	require.LessOrEqual(t, c.mapped(), int64(bytes/2))
 }
 
 // Records that wait in a piece larger than a segment are copied once half of it was delivered: they

@@ -81,7 +81,7 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 	sc.budget = budget.New(sc.limits.CacheBytes)
 	sc.loanSegments.Store(int64(sc.limits.LoanSegments))
 	sc.cache = cache{
-		memory: memory{segment: sc.limits.SegmentBytes, released: o.Released, dry: o.Dry != nil},
+		memory: newMemory(sc.limits.SegmentBytes, o.Released, o.Dry != nil),
 		budget: sc.budget, ask: o.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
 	}
 	sc.maps = mapped.New(sc.mapsConfig(), mapsOwner{sc})
@@ -274,7 +274,7 @@ func (sc *Scanner) Stats() Stats {
 	defer sc.mu.Unlock()
 	decoders := sc.decoders.Stats() // first, so that memory that moves to a segment is not counted twice
 	s.DecodedBytes = decoders.DecodedBytes
-	s.HeldBytes = sc.cache.mapped + sc.cache.tables + decoders.HeldBytes + sc.TableBytes()
+	s.HeldBytes = sc.cache.mapped() + sc.cache.tables + decoders.HeldBytes + sc.TableBytes()
 	s.PiecesDropped = sc.cache.dropped
 	s.LoadsInFlight, s.AheadBytes = int64(len(sc.loads)), sc.aheadOut
 	s.OpenDecoders = int64(decoders.Open)

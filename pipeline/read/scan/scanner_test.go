@@ -104,7 +104,7 @@ func newScanner(t testing.TB, c config) *testScanner {
 	}
 	t.Cleanup(func() {
 		require.NoError(t, sc.Close())
-		require.Zero(t, sc.cache.mapped, "all memory is given back")
+		require.Zero(t, sc.cache.mapped(), "all memory is given back")
 		require.Zero(t, sc.decoders.Stats().HeldBytes)
 		require.Zero(t, sc.decoders.Stats().Open)
 		require.Empty(t, sc.loads)
