@@ -137,7 +137,8 @@ func probeMounts() []leftMount {
 }
 
 // probeMount returns why a mount does not answer. It sends nothing to a server that is seen to be
-// stopped: until that is answered, the mount would be busy, and its owner could not unmount it.
+// stopped: until that is answered, the mount would be busy, and its owner could not unmount it. Only
+// where the kernel does not show which process serves a mount is the mount itself asked.
 func probeMount(m fs.MountEntry) error {
 	if s := fs.FindServer(m); s != nil {
 		defer s.Close()

@@ -85,7 +85,7 @@ func busyText(held []holder, server *fs.Server) string {
 	}
 	stopped := fmt.Sprintf("its server, process %d, is stopped (SIGSTOP, Ctrl-Z): kill -CONT %d resumes it", server.PID, server.PID)
 	if len(held) == 0 {
-		return ": a program is waiting for an answer, and " + stopped
+		return ": a program waits for its answer, or a program that is not visible from here uses it, and " + stopped
 	}
 	return holdersText(held) + "; " + stopped
 }
