@@ -130,7 +130,7 @@ func TestAdjacentUnitsAreNotMerged(t *testing.T) {
 		c := w.config(ByDirs, "sh", "-c", script, "{in}", "{out}")
 		c.Format.Name = "tar"
 		_, err := w.run(c)
-		require.ErrorContains(t, err, "which together are read as 1: ", name)
+		require.ErrorContains(t, err, "which are read as 1: ", name)
 		require.Empty(t, w.made())
 	}
 }

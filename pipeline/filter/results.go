@@ -118,7 +118,7 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 	}
 	if n := x.entry.Records; t.cut && n != t.records {
 		return nil, &Failure{Shard: s.name(), Err: fmt.Errorf(
-			"its units have become %d records, which together are read as %d: neighbours with one key are one sample: have the filter give each sample another key", t.records, n)}
+			"its units became %d records, which are read as %d: consecutive records with the same key are one sample, so let the filter give each sample a key of its own", t.records, n)}
 	}
 	// It gets the source's time, so that newer shards stay newer.
 	at := time.Unix(0, s.Object.Version.ModTimeNanos)

@@ -257,7 +257,7 @@ func (r *run) lose(s *source, err error) error {
 	case !r.Watch:
 		r.warnOf(failure, "left out")
 	case news:
-		r.warnOf(failure, "left out; tried again when it changes, and now and then")
+		r.warnOf(failure, "left out; tried again when it changes, and from time to time")
 	}
 	return nil
 }

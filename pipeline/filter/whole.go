@@ -205,7 +205,7 @@ func (d dirs) strangers(known func(name string) bool) error {
 	}
 	for _, e := range list {
 		if !known(e.Name()) {
-			return fmt.Errorf("it made %q in {out}, and a result has to have the name of its file in {in}: %w", e.Name(), errStranger)
+			return fmt.Errorf("it made %q in {out}, but a result must have the name of its file in {in}: %w", e.Name(), errStranger)
 		}
 	}
 	return nil

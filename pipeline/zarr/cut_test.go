@@ -200,7 +200,7 @@ func TestImpossibleCutsAreExplainedInTermsOfFlags(t *testing.T) {
 		"there is no place 20": func(z *spec.Zarr, _ *[]CutField) {
 			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{20}}}
 		},
-		"have dimensions of one name and other lengths": func(_ *spec.Zarr, f *[]CutField) {
+		"have a dimension of the same name with different lengths": func(_ *spec.Zarr, f *[]CutField) {
 			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{11}, []int64{4}, "y")})
 		},
 		"only one of the arrays": func(_ *spec.Zarr, f *[]CutField) {

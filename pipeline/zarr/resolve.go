@@ -201,7 +201,7 @@ func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) 
 		return -1, r.others[name]
 	}
 	if f.Array.Shape[d] != first.Shape[of] && r.z.List == "" {
-		r.addf("arrays %s (%s) and %s (%s) have dimensions of one name and other lengths: so crops of them need a list of origins (--crops)", r.first.at(), r.first.shape(), f.at(), f.shape())
+		r.addf("arrays %s (%s) and %s (%s) have a dimension of the same name with different lengths: crops of them need a list of origins (--crops)", r.first.at(), r.first.shape(), f.at(), f.shape())
 	}
 	return of, &r.options[of]
 }

@@ -75,7 +75,7 @@ func readReply(r io.Reader, mostBytes int64) (Reply, error) {
 	case reply.Status > ReplyFailed:
 		return Reply{}, fmt.Errorf("a reply begins with %q, and its status is not 0, 1 or 2: %w", head, errGarbage)
 	case reply.Status == ReplyDrop && n != 0:
-		return Reply{}, fmt.Errorf("a reply leaves a unit out, and has %d bytes: %w", n, errGarbage)
+		return Reply{}, fmt.Errorf("a reply that drops a unit has %d bytes: %w", n, errGarbage)
 	case reply.Status == ReplyFailed && n > maxReasonBytes:
 		return Reply{}, fmt.Errorf("a reason of %d bytes, of at most %d: %w", n, maxReasonBytes, errGarbage)
 	case n > uint64(mostBytes):

@@ -34,7 +34,7 @@ func TestReplies(t *testing.T) {
 		"fewer bytes than it said": {text: reply(0, 4, "abc"), err: "unexpected EOF"},
 		"no status":                {text: reply(3, 0, ""), err: "its status is not 0, 1 or 2"},
 		"text":                     {text: []byte("hello, world\n"), err: "does not speak the protocol"},
-		"a drop with bytes":        {text: reply(1, 1, "x"), err: "leaves a unit out, and has 1 bytes"},
+		"a drop with bytes":        {text: reply(1, 1, "x"), err: "drops a unit has 1 bytes"},
 		"a long reason":            {text: reply(2, maxReasonBytes+1, ""), err: "a reason of 65537 bytes"},
 		"too long":                 {text: reply(0, 101, ""), err: "a reply of 101 bytes, of at most 100 (--unit-bytes)"},
 		"much too long":            {text: reply(0, 1<<63, ""), err: "a reply of 9223372036854775808 bytes"},

@@ -21,7 +21,7 @@ var (
 // NewDecoderAt implements format.PointCodec. The point's State is its window.
 func (Codec) NewDecoderAt(raw io.Reader, p format.Point) (format.Decoder, error) {
 	if p.MemberBytes < 0 || p.RawBits < 0 {
-		return nil, errors.New("a point lies before its member")
+		return nil, errors.New("a point is before its member")
 	}
 	window, err := unpackWindow(p.State)
 	if err == nil && int64(len(window)) != min(p.MemberBytes, windowBytes) {

@@ -116,7 +116,7 @@ func (l *library) Damage(err error) string {
 	case errors.Is(err, lz4.ErrInvalidFrameChecksum):
 		return "the lz4 frame's checksum does not match its bytes"
 	case errors.Is(err, lz4.ErrInvalidContentSize):
-		return "the lz4 frame has another size than its header"
+		return "the lz4 frame's decoded size is not the one in its header"
 	}
 	return ""
 }

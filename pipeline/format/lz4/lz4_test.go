@@ -66,7 +66,7 @@ func TestDamage(t *testing.T) {
 		{"a block above the size of blocks", "can't be decoded", append(bytes.Clone(good[:7]), 0xff, 0xff, 0xff, 0x7f)},
 		{"another checksum of a block", "a block of the lz4 frame does not match its checksum", changed(good, 19, 1)},
 		{"another checksum", "frame's checksum does not match its bytes", changed(good, -1, 1)},
-		{"another content size", "has another size than its header", sized(t, 9)},
+		{"another content size", "decoded size is not the one in its header", sized(t, 9)},
 		{"no checksum", "ends inside an lz4 frame", good[:len(good)-4]},
 		{"no end mark", "ends inside an lz4 frame", good[:len(good)-8]},
 	} {

@@ -126,7 +126,7 @@ func parseHeader(text string, longs bool) (header, error) {
 			return h, err
 		}
 		if _, twice := found[key.content]; key.class != aString || twice {
-			return h, p.errorf("%.40s is not a key, or is there twice", key.text)
+			return h, p.errorf("%.40s is not a key, or occurs twice", key.text)
 		}
 		if err := p.take(':'); err != nil {
 			return h, err

@@ -145,7 +145,7 @@ func TestDamage(t *testing.T) {
 		{"a shape in parentheses alone", "a tuple of one value needs a comma", array(1, dictionary("'<f4'", "(3)"), data), 0, 8},
 		{"a key that is missing", "keys are not", array(1, "{'descr': '<f4', 'shape': (3, 2), }\n", data), 0, 8},
 		{"a key too many", "keys are not", array(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'x': 1}\n", data), 0, 8},
-		{"a key that is there twice", "there twice", array(1, "{'descr': '<f4', 'descr': '<f4', 'shape': (3, 2)}\n", data), 0, 8},
+		{"a key that is there twice", "occurs twice", array(1, "{'descr': '<f4', 'descr': '<f4', 'shape': (3, 2)}\n", data), 0, 8},
 		{"an expression", `'*' where`, array(1, dictionary("'<f4'", "(3*2,)"), data), 0, 8},
 		{"something behind the dictionary", `'x' where the end`, array(1, dictionary("'<f4'", "(3, 2)")+"x", data), 0, 8},
 		{"a string that does not end", "the end of a string", array(1, "{'descr': '<f4, \\'", data), 0, 8},

@@ -104,7 +104,7 @@ func speed(ctx context.Context, decode func(file, p []byte) (int64, error), file
 	for {
 		n, err := decode(file, p)
 		if err == nil && n != size {
-			err = fmt.Errorf("%d bytes came, and not %d", n, size)
+			err = fmt.Errorf("%d bytes were decoded instead of %d", n, size)
 		}
 		if err == nil {
 			err = ctx.Err()

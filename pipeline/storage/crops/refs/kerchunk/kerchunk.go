@@ -123,7 +123,7 @@ func (p *parser) text(most int) ([]byte, error) {
 		return nil, err
 	}
 	if c != '"' {
-		return nil, p.errorf("a string has to be here")
+		return nil, p.errorf("expected a string")
 	}
 	b, err := p.encoded(most)
 	if err != nil {
@@ -158,13 +158,13 @@ func (p *parser) member(name []byte) (err error) {
 		return err
 	case "refs":
 		if p.refs {
-			return p.errorf(`"refs" is there twice`)
+			return p.errorf(`"refs" occurs twice`)
 		}
 		p.refs = true
 		return p.object(p.reference)
 	case "templates":
 		if p.templates != nil {
-			return p.errorf(`"templates" is there twice`)
+			return p.errorf(`"templates" occurs twice`)
 		}
 		p.templates = map[string]string{}
 		return p.object(p.template)

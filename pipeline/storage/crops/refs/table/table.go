@@ -130,7 +130,7 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 		}
 		if e.file = n; p.Kind == Member {
 			if n != 0 {
-				return fmt.Errorf("key %q: members of zip files lie in one file", key)
+				return fmt.Errorf("key %q: members of a zip file must be in one file", key)
 			}
 			e.file = int32(p.CRC32)
 		}
@@ -156,7 +156,7 @@ func (b *Builder) Table() (*Table, error) {
 		e := t.list.at(i)
 		if n > 0 && bytes.Equal(t.key(e), t.key(t.list.at(n-1))) {
 			if !b.last {
-				return nil, fmt.Errorf("the key %q is there twice", t.key(e))
+				return nil, fmt.Errorf("the key %q occurs twice", t.key(e))
 			}
 			n--
 		}

@@ -190,7 +190,7 @@ func (x *reader) entry(b *table.Builder, limit int64) error {
 	}
 	switch {
 	case disk != 0 && disk != none16:
-		err = errors.New("it lies in another part of a zip file: join them")
+		err = errors.New("it is in another part of a zip file: join the parts")
 	case flags&(flagEncrypted|flagStrong|flagMasked) != 0:
 		err = errors.New("it is encrypted: write the archive without a password")
 	case p.Size < 0 || p.Offset < 0 || p.Offset > limit-headerBytes-int64(name) || p.Size > limit-headerBytes-int64(name)-p.Offset:
