@@ -86,7 +86,7 @@
 //	                                    chunks of Zarr arrays that are wanted last
 //	the disk cache is full in mid-epoch diskcache/room.go: data passes through without being
 //	                                    written; what was cached stays until its object is unused
-//	                                    (diskcache/unused.go). ENOSPC: diskcache/health.go
+//	                                    (diskcache/keeper.go). ENOSPC: diskcache/disk.go
 //	a hint enters a storage             read/window/lookahead.go walks the order ahead of each
 //	                                    reader and calls storage.Hints, which diskcache, remote
 //	                                    and crops implement

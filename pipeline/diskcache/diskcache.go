@@ -3,12 +3,17 @@ package diskcache
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/descriptors"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Storage is a cache over another storage. It is a storage.Storage that takes Hints.
@@ -226,3 +231,125 @@ func (s *Storage) Close() error {
 	}
 	return s.below.Close()
 }
+
+// Config configures a cache. Dir, Below, Engine, Identify and BoundBytes are required.
+type Config struct {
+	Dir    string          // created if it does not exist
+	Below  storage.Storage // the storage to cache; closed with the cache
+	Engine uring.Engine    // reads the cache's files; the caller closes it after the cache
+	// Identify names the bytes of a listed object. If it can't, the object is not cached. It must
+	// not wait, and may be called concurrently.
+	Identify func(storage.Object) (Identity, bool)
+
+	// BoundBytes is how much disk space the directory may take, in blocks, for all objects of all
+	// processes together.
+	BoundBytes int64
+	// ShareBytes is the part of it for data that passes through: pages that are freed when they are
+	// passed. 0 if the bound holds everything.
+	ShareBytes int64
+	// ReserveBytes is how much of the file system is left free.
+	ReserveBytes int64
+
+	// BufferBytes bounds the memory for data that has arrived and is not written yet.
+	BufferBytes int64
+	// MaxReadBytes is the size of the largest read below, a multiple of 4096.
+	MaxReadBytes int64
+	// GapBytes is the size up to which cached pages between missing ones are read again, so that
+	// one read fetches all.
+	GapBytes int64
+	// MaxFiles is how many objects may be open at a time. Each takes two descriptors, within the
+	// cache's part of the process's limit (package descriptors).
+	MaxFiles int
+
+	Log *slog.Logger // nil for none
+	// Clock is for tests; the zero value is the system's.
+	Clock Clock
+
+	disk    disk // nil: the kernel
+	noSeals bool // for tests of reads page by page
+}
+
+// Clock returns the time, and timers.
+type Clock struct {
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
+}
+
+// DefaultConfig returns the defaults. 8 MiB is the size of a part of the fill, at which a bucket
+// serves at full speed. 64 MiB of buffers hold 170 chunks of 337 KB in transit.
+func DefaultConfig() Config {
+	return Config{BufferBytes: 64 << 20, MaxReadBytes: 8 << 20, MaxFiles: 2048}
+}
+
+// Validate reports all problems at once.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.Dir == "", "dir must not be empty")
+	bad(c.Below == nil, "below must be given")
+	bad(c.Engine == nil, "engine must be given")
+	bad(c.Identify == nil, "identify must be given")
+	bad(c.BoundBytes <= 0, "bound (%d bytes) must be > 0", c.BoundBytes)
+	bad(c.ShareBytes < 0 || c.ShareBytes > c.BoundBytes, "share (%d bytes) must be >= 0 and at most the bound (%d bytes)", c.ShareBytes, c.BoundBytes)
+	bad(c.ReserveBytes < 0, "reserve (%d bytes) must be >= 0", c.ReserveBytes)
+	bad(c.BufferBytes < 1, "buffer (%d bytes) must be > 0", c.BufferBytes)
+	bad(c.MaxReadBytes < pageBytes || c.MaxReadBytes%pageBytes != 0, "max_read (%d bytes) must be a multiple of %d", c.MaxReadBytes, pageBytes)
+	bad(c.GapBytes < 0, "gap (%d bytes) must be >= 0", c.GapBytes)
+	bad(c.MaxFiles < 1, "max_files (%d) must be > 0", c.MaxFiles)
+	return errors.Join(errs...)
+}
+
+// fillIn sets the defaults of optional fields.
+func (c *Config) fillIn() {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock.Now == nil {
+		c.Clock.Now = time.Now
+	}
+	if c.Clock.After == nil {
+		c.Clock.After = time.After
+	}
+	if c.disk == nil {
+		c.disk = kernel{}
+	}
+	c.MaxFiles = max(1, descriptors.Cache.Of(2, 2*c.MaxFiles)/2)
+}
+
+// Stats is a snapshot for status.
+type Stats struct {
+	Dir        string  `json:"dir"`
+	State      string  `json:"state"`            // on; full: nothing is added for a while; off: not used by this mount any more
+	Reason     string  `json:"reason,omitempty"` // why it is not on
+	Bytes      int64   `json:"bytes"`            // on the disk, all objects of all processes, as far as is known
+	Bound      int64   `json:"bound"`            // the most that they may take
+	ShareBytes int64   `json:"share_bytes"`      // the part for what passes through, of this mount
+	Hits       uint64  `json:"hits"`             // pages that were read from the cache
+	Misses     uint64  `json:"misses"`           // pages that were wanted and missing
+	BadPages   uint64  `json:"bad_pages"`        // the part of these that did not match their sums
+	Written    uint64  `json:"written"`          // pages
+	Unwritten  int64   `json:"unwritten_bytes"`  // have arrived and wait for the disk
+	Reads      uint64  `json:"reads"`            // by the storage below
+	Fill       float64 `json:"fill"`             // fraction of what is to be filled
+	Sealed     int     `json:"sealed_objects"`   // complete, checked, and read like local files
+}
+
+// Stats returns a snapshot.
+func (s *Storage) Stats() Stats {
+	used, shared, _ := s.room.usage()
+	state, reason := s.health.state()
+	return Stats{
+		Dir: s.dir.path, State: state, Reason: reason,
+		Bytes: used, Bound: s.room.boundBytes(), ShareBytes: shared,
+		Hits: s.counts.hits.Load(), Misses: s.counts.misses.Load(), BadPages: s.counts.bad.Load(),
+		Written: s.counts.written.Load(), Unwritten: s.unwritten.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(), Sealed: s.seals.count(),
+	}
+}
+
+// SetBound sets how much the directory may take from now on. What it holds beyond that stays,
+// except objects that no mount uses.
+func (s *Storage) SetBound(bytes int64) { s.room.setBound(bytes) }

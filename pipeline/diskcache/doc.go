@@ -113,5 +113,5 @@
 // through package local: it is flushed, all its pages are checked once, and its file's version is the
 // same before and after that. Local compares the version after each read and each copy, so a page
 // that any process writes or drops afterwards ends the seal: what was copied is discarded and read
-// again like anything else (sealed.go, mapping.go).
+// again like anything else (sealed.go).
 package diskcache

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -389,4 +391,95 @@ func TestOvercountIsRepeated(t *testing.T) {
 	base, drops = r.counting()
 	r.counts(base, drops, 56*mib, false, false)
 	require.Equal(t, inShare, r.take(mib, false))
+}
+
+// seen is a disk that calls a function once, when a file of one name has been examined.
+type seen struct {
+	kernel
+	name string
+	hook atomic.Pointer[func()]
+}
+
+func (d *seen) statAt(dir int, name string) (unix.Stat_t, error) {
+	st, err := d.kernel.statAt(dir, name)
+	if name == d.name {
+		if hook := d.hook.Swap(nil); hook != nil {
+			(*hook)()
+		}
+	}
+	return st, err
+}
+
+// When room is made for the share, pages of this mount's own share are not mistaken for those of a
+// mount that was killed, even if they are freed while their blocks are counted.
+func TestPagesFreedDuringCountDoNotEvictOthers(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 6*mib))
+	disk := &seen{}
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes, c.disk = 11*mib+128<<10, 5*mib, disk })
+	disk.name = filepath.Base(w.path("1", ".data"))
+	w.read(s, "0", 0, 6*mib)
+	done := func() {
+		s.Passed(1, []storage.Block{{Object: w.objects["1"], OffsetBytes: 0, SizeBytes: 4 * mib}})
+		settle(s)
+	}
+	bring := func() {
+		require.NotZero(t, w.read(s, "1", 0, 4*mib))
+		require.Zero(t, w.read(s, "1", 0, 4*mib), "it is in the share")
+	}
+	trim := func(hook func()) {
+		recount(t, s) // so that the keeper has nothing to count
+		disk.hook.Store(&hook)
+		s.keeper.trim()
+	}
+	bring()
+	trim(done)
+	require.NotNil(t, disk.hook.Swap(nil), "with something in the share nothing is looked at")
+	done()
+
+	trim(func() {
+		require.NotZero(t, w.read(s, "1", 0, 4*mib))
+		done()
+	})
+	require.Nil(t, disk.hook.Load())
+	require.Zero(t, w.read(s, "0", 0, 6*mib), "what is for good has stayed")
+}
+
+// A cache that is smaller than the dataset is used up to its bound, minus what passes through, by a
+// fill whose parts are in transit for long, and by many concurrent reads.
+func TestSmallCacheIsFullyUsed(t *testing.T) {
+	const objects, good = 8, 44 * mib
+	for name, bring := range map[string]func(w *world, s *Storage){
+		"a fill": func(w *world, s *Storage) {
+			var all []storage.Object
+			for i := range objects {
+				all = append(all, w.objects[fmt.Sprint(i)])
+			}
+			s.Fill(all)
+			require.ErrorIs(w.t, s.Warm(w.t.Context()), ErrNotFilled)
+		},
+		"reads": func(w *world, s *Storage) {
+			for i := range objects {
+				var reads []*storage.Read
+				var done sync.WaitGroup
+				for off := int64(0); off < 10*mib; off += 256 << 10 {
+					done.Add(1)
+					reads = append(reads, &storage.Read{Object: w.objects[fmt.Sprint(i)], OffsetBytes: off, Buf: make([]byte, 256<<10), Done: func(error) { done.Done() }})
+				}
+				s.Submit(reads)
+				done.Wait()
+				settle(s) // a disk that is slower than these lets them pass through
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, objectsOf(objects, 10*mib))
+			s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 64*mib, 20*mib })
+			bring(w, s)
+			settle(s)
+			recount(t, s)
+			used, shared, _ := s.room.usage()
+			require.Greater(t, used-shared, int64(good-9*mib), "shared: %d", shared)
+			require.LessOrEqual(t, w.blocks(), int64(64*mib))
+		})
+	}
 }
