@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -301,4 +303,153 @@ func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	err := storage.ReadAt(t.Context(), s, found["a"], make([]byte, 1), 0)
 	require.ErrorIs(t, err, fs.ErrPermission, "it is what was listed, and no link then")
 	require.NotErrorIs(t, err, storage.ErrChanged)
+}
+
+// A caller that arrives while the server is being queried waits for the next query, because the
+// current one may have been answered before the caller's read.
+func TestOneQueryServesAllEarlierCallers(t *testing.T) {
+	var l looks
+	var asked atomic.Int32
+	begun, answer := make(chan struct{}), make(chan error)
+	ask := func() error {
+		asked.Add(1)
+		begun <- struct{}{}
+		return <-answer
+	}
+	first := make(chan error, 1)
+	go func() { first <- l.one(ask) }()
+	<-begun
+
+	const many = 20
+	errs := make([]error, many)
+	var came atomic.Int32
+	var all sync.WaitGroup
+	for i := range many {
+		all.Go(func() {
+			came.Add(1)
+			errs[i] = l.one(ask)
+		})
+	}
+	for came.Load() < many {
+		runtime.Gosched()
+	}
+	changed := errors.New("changed")
+	answer <- nil
+	require.NoError(t, <-first, "the answer to its own question")
+	// Callers that arrived late may have a query of their own.
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	for done := false; !done; {
+		select {
+		case <-begun:
+			answer <- changed
+		case <-ended:
+			done = true
+		}
+	}
+	for _, err := range errs {
+		require.Equal(t, changed, err)
+	}
+	require.GreaterOrEqual(t, asked.Load(), int32(2))
+}
+
+func TestDirectReadsFollowFlagAndDataset(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "shard", "content")
+	for _, c := range []struct {
+		direct        Direct
+		fits, exceeds uring.Direct
+	}{
+		{DirectAuto, uring.DirectNever, uring.DirectCold},
+		{DirectOn, uring.DirectAlways, uring.DirectAlways},
+		{DirectOff, uring.DirectNever, uring.DirectNever},
+	} {
+		t.Run(string(c.direct), func(t *testing.T) {
+			s := openDirectly(t, root, openEngine(t, uring.ModeAuto), c.direct, 10)
+			s.exceedsMemory.Store(true)
+			require.Equal(t, c.exceeds, s.policy())
+			require.Equal(t, "content", read(t, s, stat(t, s, "shard")))
+			listAll(t, s)
+			require.Equal(t, c.fits, s.policy(), "7 bytes are less than this machine has")
+		})
+	}
+	_, err := OpenDirect(root, nil, "maybe")
+	require.EqualError(t, err, `direct reads "maybe" are unknown: use auto, on or off`)
+}
+
+func TestOnlyRequestedReadsBypassPageCache(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "shard", "content")
+	for asked, direct := range map[Direct]Direct{DirectAuto: DirectOn, DirectOn: DirectOn, DirectOff: DirectOff} {
+		s := openDirectly(t, root, openEngine(t, uring.ModeAuto), asked, 10)
+		u, err := s.Uncached()
+		require.NoError(t, err)
+		require.Equal(t, direct, u.(*Storage).direct)
+		require.Equal(t, "content", read(t, u.(*Storage), stat(t, s, "shard")))
+		require.NoError(t, u.Close())
+		require.Equal(t, "content", read(t, s, stat(t, s, "shard")))
+	}
+}
+
+// opened watches a file, and returns a function that reports whether the file has been opened
+// since.
+func opened(t *testing.T, path string) func() bool {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	_, err = unix.InotifyAddWatch(fd, path, unix.IN_OPEN)
+	require.NoError(t, err)
+	return func() bool {
+		n, err := unix.Read(fd, make([]byte, 4096))
+		if err != nil {
+			require.Equal(t, unix.EAGAIN, err)
+		}
+		return n > 0
+	}
+}
+
+// Opening a pipe would let its writer continue; opening a device can have side effects.
+func TestReplacedFileOfOtherTypeIsNotOpened(t *testing.T) {
+	elsewhere := t.TempDir()
+	pipe := filepath.Join(elsewhere, "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	device := pipe
+	if os.Geteuid() == 0 {
+		device = filepath.Join(elsewhere, "null")
+		require.NoError(t, unix.Mknod(device, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	}
+	for name, c := range map[string]struct {
+		is     string // the watched file
+		become func(path string) error
+	}{
+		"a link to a pipe":   {pipe, func(path string) error { return os.Symlink(pipe, path) }},
+		"a pipe":             {"", func(path string) error { return unix.Mkfifo(path, 0o600) }},
+		"a link to a device": {device, func(path string) error { return os.Symlink(device, path) }},
+		"a directory":        {"", func(path string) error { return os.Mkdir(path, 0o700) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			write(t, root, "a", "content")
+			s := openAt(t, root, 512)
+			a := stat(t, s, "a")
+			path := filepath.Join(root, "a")
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, c.become(path))
+			if c.is == "" {
+				c.is = path
+			}
+			isOpened := opened(t, c.is)
+			err := storage.ReadAt(t.Context(), s, a, make([]byte, 3), 0)
+			require.ErrorIs(t, err, storage.ErrChanged)
+			require.False(t, isOpened(), "it was opened")
+			_, err = s.OpenResident(a)
+			require.ErrorIs(t, err, storage.ErrChanged)
+			_, err = storagetest.Map(s, a)
+			require.ErrorIs(t, err, storage.ErrChanged)
+			require.False(t, isOpened(), "it was opened")
+		})
+	}
 }

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -261,3 +263,184 @@ func (m *mapping) Close() error {
 	}
 	return nil
 }
+
+// residency reports whether the page cache holds all of a range that begins at a page. It returns
+// false if the kernel does not provide that.
+type residency func(m *mapping, off, size int64) bool
+
+// findResidency returns the way that works for a file, or nil if there is none: a mapping whose
+// residency is unknown is never touched.
+func findResidency(m *mapping) residency {
+	var counts unix.Cachestat_t
+	err := unix.Cachestat(uint(m.fd), &unix.CachestatRange{Len: 1}, &counts, 0)
+	switch {
+	case err == nil:
+		return byCachestat
+	case err == unix.ENOSYS && tellsMincore(m.fd):
+		return byMincore
+	}
+	return nil // EPERM: the file belongs to another user
+}
+
+// byCachestat uses cachestat (Linux 6.5).
+func byCachestat(m *mapping, off, size int64) bool { return Holds(m.fd, off, size) }
+
+// tellsMincore reports whether mincore can be trusted: it reports other users' files as completely
+// in memory.
+func tellsMincore(fd int) bool {
+	var st unix.Stat_t
+	uid := os.Geteuid()
+	return unix.Fstat(fd, &st) == nil && (uid == 0 || uint32(uid) == st.Uid)
+}
+
+// byMincore uses mincore, some pages at a time.
+func byMincore(m *mapping, off, size int64) bool {
+	var pages [256]byte
+	for end := off + size; off < end; {
+		n := min(end-off, int64(len(pages))*pageBytes)
+		p := unsafe.Pointer(unsafe.SliceData(m.mem[off:]))
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(p), uintptr(n), uintptr(unsafe.Pointer(&pages))); errno != 0 {
+			return false
+		}
+		for _, page := range pages[:(n+pageBytes-1)/pageBytes] {
+			if page&1 == 0 {
+				return false
+			}
+		}
+		off += n
+	}
+	return true
+}
+
+// evictionsNanos is the interval at which the kernel is queried; a query takes 20 µs.
+const evictionsNanos = int64(100 * time.Millisecond)
+
+// evictions observes whether the kernel evicts pages from the page cache. Mapped pages disappear in
+// no other way, except by truncation.
+type evictions struct {
+	start time.Time
+	asked atomic.Int64 // nanoseconds after start; the goroutine that advances it makes the query
+	count atomic.Uint64
+
+	mu     sync.Mutex // held during a query
+	vmstat *os.File
+	err    error // from opening it
+	text   [16 << 10]byte
+	stolen uint64
+}
+
+func (e *evictions) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_ = e.vmstat.Close()
+	e.err = storage.ErrClosed
+}
+
+// Evictions implements storage.Mapper.
+func (s *Storage) Evictions() uint64 {
+	e := &s.evictions
+	now := int64(time.Since(e.start))
+	if asked := e.asked.Load(); now-asked >= evictionsNanos && e.asked.CompareAndSwap(asked, now) {
+		e.ask()
+	}
+	return e.count.Load()
+}
+
+// ask increments count if pages may have been evicted since the last call.
+func (e *evictions) ask() {
+	if !e.mu.TryLock() {
+		return // another goroutine has been querying for long
+	}
+	defer e.mu.Unlock()
+	if e.vmstat == nil && e.err == nil {
+		e.vmstat, e.err = os.Open("/proc/vmstat")
+	}
+	n, _ := e.vmstat.ReadAt(e.text[:], 0)
+	stolen, ok := stolenPages(e.text[:n])
+	if !ok || stolen != e.stolen {
+		e.stolen = stolen
+		e.count.Add(1)
+	}
+}
+
+var stolenLine = []byte("\npgsteal_file ")
+
+// stolenPages finds in /proc/vmstat how many pages of files were evicted, for whatever limit (Linux
+// 5.8).
+func stolenPages(vmstat []byte) (uint64, bool) {
+	i := bytes.Index(vmstat, stolenLine)
+	if i < 0 {
+		return 0, false
+	}
+	n := uint64(0)
+	for _, c := range vmstat[i+len(stolenLine):] {
+		if c < '0' || c > '9' {
+			return n, c == '\n'
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return 0, false
+}
+
+// inMemory has its own descriptor, besides the cached ones: its user reads one file after another.
+type inMemory struct {
+	fd int
+	o  storage.Object
+}
+
+// OpenResident implements storage.Caps. The memory is the page cache. It returns nil with
+// DirectOn, and for remote files, whose Stat may not show recent changes.
+func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
+	if s.direct == DirectOn {
+		return nil, nil
+	}
+	fd, err := openObject(&s.files, o)
+	if err != nil {
+		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+	}
+	if uring.Remote(fd) {
+		return nil, unix.Close(fd)
+	}
+	return inMemory{fd, o}, nil
+}
+
+// Holds implements storage.Resident.
+func (f inMemory) Holds(offsetBytes, sizeBytes int64) bool {
+	return Holds(f.fd, offsetBytes, sizeBytes)
+}
+
+// Holds reports whether the page cache holds all of a range of an open file. It uses cachestat
+// (Linux 6.5), and returns false without it. RWF_NOWAIT can't be used to find out, because it
+// starts readahead of the missing pages.
+func Holds(fd int, offsetBytes, sizeBytes int64) bool {
+	pages := (offsetBytes+sizeBytes+pageBytes-1)/pageBytes - offsetBytes/pageBytes
+	var counts unix.Cachestat_t
+	at := unix.CachestatRange{Off: uint64(offsetBytes), Len: uint64(sizeBytes)}
+	for {
+		err := unix.Cachestat(uint(fd), &at, &counts, 0)
+		if err != unix.EINTR {
+			return err == nil && counts.Cache >= uint64(pages)
+		}
+	}
+}
+
+// ReadAt implements storage.Resident. It returns false on file systems without RWF_NOWAIT.
+func (f inMemory) ReadAt(p []byte, offsetBytes int64) bool {
+	for len(p) > 0 {
+		vector := [1][]byte{p}
+		n, err := unix.Preadv2(f.fd, vector[:], offsetBytes, unix.RWF_NOWAIT)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || n <= 0:
+			return false
+		default:
+			p, offsetBytes = p[n:], offsetBytes+int64(n)
+		}
+	}
+	return true
+}
+
+// Unchanged implements storage.Resident.
+func (f inMemory) Unchanged() error { return verify(f.fd, f.o) }
+
+func (f inMemory) Close() error { return unix.Close(f.fd) }

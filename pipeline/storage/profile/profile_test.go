@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -103,4 +104,53 @@ func TestProfileStoredByEarlierVersionIsRead(t *testing.T) {
 	again, err := Parse(text)
 	require.NoError(t, err)
 	require.Equal(t, s, again)
+}
+
+func TestPossibleIsBestRateOfReadsOfSimilarSize(t *testing.T) {
+	measured := []Cell{
+		{ReadBytes: 64 << 10, Depth: 1, BytesPerSecond: 1e8}, {ReadBytes: 64 << 10, Depth: 8, BytesPerSecond: 4e8},
+		{ReadBytes: 1 << 20, Depth: 1, BytesPerSecond: 9e8}, {ReadBytes: 1 << 20, Depth: 4, BytesPerSecond: 2e9},
+		{ReadBytes: 4 << 10, Depth: 1, BytesPerSecond: 1e7},
+	}
+	for _, c := range []struct {
+		readBytes float64
+		want      float64
+	}{{100 << 10, 4e8}, {64 << 10, 4e8}, {1 << 20, 2e9}, {9 << 20, 2e9}, {5000, 1e7}, {100, 1e7}} {
+		require.Equal(t, c.want, Possible(measured, c.readBytes), c.readBytes)
+	}
+	require.Zero(t, Possible(nil, 1<<20))
+}
+
+func TestDatasetsOfOneEndpointShareProfile(t *testing.T) {
+	for root, want := range map[string]string{
+		"s3://bucket/a/b":              "endpoint s3://bucket",
+		"s3://bucket":                  "endpoint s3://bucket",
+		"s3+http://127.0.0.1:7070/b/x": "endpoint s3+http://127.0.0.1:7070",
+		"https://host:8080/train":      "endpoint https://host:8080",
+		"https://user:secret@host/x":   "",
+		"https:///x":                   "",
+		"/data/train":                  "",
+	} {
+		require.Equal(t, want, Endpoint(KindObject, root).Identity, root)
+	}
+	dir := t.TempDir()
+	f := FindEndpointIn(dir, KindObject, "s3://bucket/a")
+	require.Equal(t, Defaults(KindObject), f.Profile)
+	require.NoError(t, f.Problem)
+
+	p := Defaults(KindObject)
+	p.Depth, p.Tuned = 77, time.Unix(1e9, 0).UTC()
+	file, err := Save(dir, Stored{Place: f.Place, Profile: p, Cells: []Cell{{ReadBytes: 1 << 20, Depth: 16, BytesPerSecond: 1}}})
+	require.NoError(t, err)
+	f = FindEndpointIn(dir, KindObject, "s3://bucket/another")
+	require.Equal(t, 77, f.Profile.Depth)
+	require.Equal(t, file, f.File)
+	require.Len(t, f.Cells, 1)
+	require.Equal(t, 128, FindEndpointIn(dir, KindObject, "s3://bucket2/a").Profile.Depth)
+	require.Equal(t, 128, FindEndpointIn("", KindObject, "s3://bucket/a").Profile.Depth)
+
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	f = FindEndpointIn(dir, KindObject, "s3://bucket/a")
+	require.ErrorContains(t, f.Problem, "is ignored")
+	require.Equal(t, 128, f.Profile.Depth)
 }

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -292,4 +293,111 @@ func TestConnectionErrorsContainNoSecrets(t *testing.T) {
 	require.ErrorContains(t, err, "X-Amz-Security-Token=…")
 	require.NotContains(t, err.Error(), "hunter2")
 	require.NotContains(t, remote.Walk(t.Context(), src, nil).Error(), "hunter2")
+}
+
+// The error for a rejected request names the cause: the secret, the key ID, the token, or their
+// permissions; and where that was set.
+func TestRefusalNamesRelevantSetting(t *testing.T) {
+	code := ""
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+	})
+	refused := func(o Options) *remote.StatusError {
+		_, err := s.open(t, "s3://bucket/", o).List(t.Context(), "", nil)
+		var status *remote.StatusError
+		require.True(t, errors.As(err, &status), "%v", err)
+		return status
+	}
+	o := Options{Region: "eu-west-1"}
+	for _, c := range []struct{ code, environment, file string }{
+		{"SignatureDoesNotMatch", "look at AWS_SECRET_ACCESS_KEY", "look at aws_secret_access_key"},
+		{"InvalidAccessKeyId", "look at AWS_ACCESS_KEY_ID", "look at aws_access_key_id"},
+		{"InvalidToken", "look at AWS_SESSION_TOKEN", "look at aws_session_token"},
+		{"ExpiredToken", "set new ones and start it again", "have expired: renew them"},
+		{"AccessDenied", "permission to list the bucket and to read its objects; where whoever asks pays for requests, give --requester-pays", "permission"},
+		{"Surprise", "", ""},
+	} {
+		code = c.code
+		t.Setenv("AWS_ACCESS_KEY_ID", "test")
+		got := refused(o)
+		require.Contains(t, got.Advice, c.environment)
+		require.Equal(t, remote.NoRenewal, got.Renewal)
+		if c.environment != "" {
+			require.Contains(t, got.Advice, "in the environment")
+		}
+		t.Setenv("AWS_ACCESS_KEY_ID", "")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+		configure(t, "", "[default]\naws_access_key_id = hunter2\naws_secret_access_key = hunter3\n")
+		got = refused(o)
+		require.Contains(t, got.Advice, c.file)
+		require.NotContains(t, got.Advice, "hunter")
+		require.Equal(t, remote.SomeRenewal, got.Renewal, "they have never been good")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+		o.Anonymous = true
+		require.Contains(t, refused(o).Advice, "leave --anonymous out")
+		o.Anonymous = false
+	}
+}
+
+// The name that a source is printed with can be used as a target again, whatever else is set: it
+// includes the service.
+func TestSourceNameIsAValidTarget(t *testing.T) {
+	alone(t)
+	for _, below := range []string{"", "/s3", "/storage/v1/s3/"} {
+		n := newNode(t, stores)
+		src := openAt(t, "s3://bucket/train/", Options{Endpoint: n.URL + below})
+		t.Setenv("AWS_ENDPOINT_URL", "http://elsewhere.invalid")
+		again := openAt(t, src.Name()+"/", Options{Endpoint: "http://elsewhere.invalid"})
+		require.Equal(t, src.Name(), again.Name())
+		require.Equal(t, src.where().url("a b"), again.where().url("a b"))
+		a, err := again.Open(t.Context(), "x.tar", "", 0, 4)
+		require.NoError(t, err)
+		require.Equal(t, "0123", body(t, a))
+		object, name, err := Open(t.Context(), bucket(t, src.Name()+"/x.tar"), Options{Transport: transport(t)})
+		require.NoError(t, err)
+		require.Equal(t, []string{src.Name(), "x.tar"}, []string{object.Name(), name})
+		require.NoError(t, object.Close())
+	}
+}
+
+// Requests with the bucket in the host name are signed for that host.
+func TestRequestsUseBucketInHostName(t *testing.T) {
+	s := serve(t, stores)
+	src := s.open(t, "s3://bucket/train/", Options{Endpoint: "https://store.local:9000", Addressing: "virtual"})
+	a, err := src.Open(t.Context(), "x.tar", "", 0, 4)
+	require.NoError(t, err)
+	require.Equal(t, "0123", body(t, a))
+	require.Equal(t, []string{"GET bucket.store.local:9000/train/x.tar"}, s.requests())
+	require.Contains(t, s.last().Header.Get("Authorization"), "SignedHeaders=")
+	require.Equal(t, "s3+https://store.local:9000/bucket/train", src.Name(), "it is the same dataset")
+}
+
+// A service that accepts buckets only in its host name rejects other requests, and not all services
+// state the reason.
+func TestRefusalSuggestsAddressingStyle(t *testing.T) {
+	alone(t)
+	for _, code := range []string{"SecondLevelDomainForbidden", "AccessDenied"} {
+		n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(403)
+			_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+		})
+		for _, anonymous := range []bool{false, true} {
+			src := openAt(t, "s3://bucket/", Options{Endpoint: n.URL, Anonymous: anonymous})
+			s, err := remote.New(src, remote.DefaultConfig())
+			require.NoError(t, err)
+			_, err = s.Stat(t.Context(), "x.tar")
+			require.Error(t, err)
+			if code == "AccessDenied" { // an answer to HEAD has no code
+				require.ErrorContains(t, err, "--addressing virtual")
+			}
+			a, err := src.Open(t.Context(), "x.tar", "", 0, 4)
+			require.NoError(t, err)
+			_, _ = io.Copy(io.Discard, a.Body)
+			require.Equal(t, code, a.Code)
+			require.Contains(t, a.Advice, "--addressing virtual")
+		}
+	}
 }

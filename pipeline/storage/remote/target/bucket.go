@@ -3,6 +3,7 @@ package target
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 )
 
@@ -98,4 +99,109 @@ func checkBucketName(name string) error {
 		return fmt.Errorf("s3://%s: that is no name of a bucket", name)
 	}
 	return nil
+}
+
+// Amazon parses a host name of Amazon S3, in lower case and without a port: it returns the bucket
+// and the region, each "" if the host does not contain it.
+//
+//	s3.amazonaws.com                     s3.eu-west-1.amazonaws.com        s3-eu-west-1.amazonaws.com
+//	bucket.s3.eu-west-1.amazonaws.com    s3.dualstack.eu-west-1.amazonaws.com    s3.cn-north-1.amazonaws.com.cn
+func Amazon(host string) (bucket, region string, ok bool) {
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, ".cn"), ".amazonaws.com")
+	if !ok {
+		return "", "", false
+	}
+	labels := strings.Split(rest, ".")
+	n := len(labels)
+	if isRegion(labels[n-1]) {
+		region, n = labels[n-1], n-1
+	}
+	if n > 0 && region != "" && labels[n-1] == "dualstack" {
+		n--
+	}
+	if n == 0 {
+		return "", "", false
+	}
+	switch service := labels[n-1]; {
+	case service == "s3" || service == "s3-fips" || service == "s3-accelerate":
+	case region == "" && strings.HasPrefix(service, "s3-") && isRegion(service[len("s3-"):]):
+		region = service[len("s3-"):]
+	default:
+		return "", "", false
+	}
+	return strings.Join(labels[:n-1], "."), region, true
+}
+
+// isRegion reports whether a label of a host name looks like a region: us-east-1.
+func isRegion(label string) bool {
+	return strings.Count(label, "-") >= 2 && isDigit(label[len(label)-1]) && !strings.HasPrefix(label, "s3-")
+}
+
+// bucketAt returns the name to write instead of the URL of a folder or pattern in a bucket at
+// Amazon or Google, or "" for any other URL.
+func bucketAt(host, raw string) string {
+	path, err := url.PathUnescape(raw)
+	if err != nil {
+		return ""
+	}
+	bucket, region, ok := Amazon(host)
+	switch {
+	case host == "storage.googleapis.com" && path != "":
+		return "s3+https://" + host + "/" + path
+	case !ok || bucket == "" && path == "":
+		return ""
+	case bucket != "":
+		path = bucket + "/" + path
+	}
+	name := "s3://" + path
+	if region != "" {
+		name += " --region " + region
+	}
+	return name
+}
+
+// ParseEndpoint parses the URL of an S3-compatible service: https://HOST, with a port and a path if
+// the service has them. The error is meant to follow the name of the setting, and contains no user
+// name, password or query.
+func ParseEndpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("is no URL of a server: write https://HOST or http://HOST:PORT")
+	case u.User != nil:
+		return nil, fmt.Errorf("has a user name in it: credentials come from the environment, from ~/.aws or from the machine")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("has more than a server and a path in it: write %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+	}
+	path := strings.Trim(u.Path, "/")
+	if path == "" {
+		return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
+	}
+	if Escape(path) != path {
+		return nil, fmt.Errorf("has a path with other signs than letters, digits, - . _ ~ and slashes")
+	}
+	if err := checkComponents(path, "the path"); err != nil {
+		return nil, fmt.Errorf("can't be used: %w", err)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host), Path: "/" + path}, nil
+}
+
+// parseAtService parses what follows s3+https://: the service, and a bucket as after s3://. Two
+// slashes end the path of a service that has one.
+func parseAtService(scheme, rest string) (Bucket, error) {
+	host, path, _ := strings.Cut(rest, "/")
+	service := strings.TrimPrefix(scheme, "s3+") + "://" + host
+	if below, after, found := strings.Cut(path, "//"); found {
+		service, path = service+"/"+below, after
+	}
+	u, err := ParseEndpoint(service)
+	if err != nil {
+		return Bucket{}, fmt.Errorf("the service in the %s:// name %w", scheme, err)
+	}
+	b, err := parseBucket(path)
+	if err != nil {
+		return Bucket{}, fmt.Errorf("%s://%s (write %s://HOST/BUCKET/PREFIX): %w", scheme, u.Host, scheme, err)
+	}
+	b.Endpoint = u.String()
+	return b, nil
 }

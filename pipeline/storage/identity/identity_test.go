@@ -71,3 +71,36 @@ func TestForbiddenPathsMustBeAbsolute(t *testing.T) {
 		require.ErrorContains(t, err, NeverVariable, wrong)
 	}
 }
+
+func TestDirectoryReentryIsBounded(t *testing.T) {
+	var e Entered
+	for i := range uint64(5000) { // other directories do not count
+		require.NoError(t, e.Enter(1, i))
+		require.NoError(t, e.Enter(2, i), "another device")
+		if i%2 == 0 {
+			e.Leave(2, i)
+			require.NoError(t, e.Enter(2, i))
+		}
+	}
+	for i := range uint64(mostAgain) {
+		require.NoError(t, e.Enter(1, i%3))
+	}
+	require.ErrorIs(t, e.Enter(1, 0), ErrManyLinks)
+	require.NoError(t, e.Enter(3, 0), "it is new")
+	e.Leave(1, 0)
+	require.NoError(t, e.Enter(1, 1))
+	require.ErrorIs(t, e.Enter(1, 1), ErrManyLinks)
+}
+
+func TestFileIsBeingWrittenWhileOpenForWriting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	written, unknown := Written(path)
+	require.True(t, written != unknown, "it is, or it can't be told here")
+	require.NoError(t, f.Close())
+	again, _ := Written(path)
+	require.False(t, again)
+	_, unknown = Written(path + " is not there")
+	require.True(t, unknown)
+}
