@@ -165,7 +165,7 @@
 //	pipeline/plan                         byte ranges to the reads to issue; pure
 //	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
-//	pipeline/storage                      the interface of storages, and their capabilities
+//	pipeline/storage                      the interface of storages, and their capabilities; Reader
 //	pipeline/storage/local                files below a directory
 //	pipeline/storage/local/hints          which files may have changed, by inotify
 //	pipeline/storage/local/localtest      a storage of real files, for tests
@@ -185,10 +185,8 @@
 //	pipeline/storage/remote/target        parses names of remote datasets
 //	pipeline/storage/remote/faultserver   a web server with faults, for tests
 //	pipeline/storage/retry                repeats reads after transient errors
-//	pipeline/storage/sequential           reads an object from front to back in few requests
 //	pipeline/storage/profile              which reads a storage is fast at: defaults, measurements
 //	pipeline/storage/identity             versions of files: is it still the file that was listed?
-//	pipeline/storage/descriptors          divides file descriptors among storages
 //	pipeline/storage/faulty               injects faults into a storage, for tests
 //	pipeline/storage/storagetest          the test suite of storages
 //	pipeline/format                       the interfaces of formats and codecs

@@ -15,7 +15,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
 // shardReader reads a shard for a pass. It remembers the storage's failure to distinguish it from
@@ -78,7 +77,7 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
 	default:
 		r.portions.ReadBytes = int(b.StreamBytes)
-		r.reader = sequential.New(ctx, p.streams, o, sequential.Config{SkipBytes: b.SkipBytes, ReadBytes: int(b.ReadBytes)})
+		r.reader = storage.NewStream(ctx, p.streams, o, b.SkipBytes, int(b.ReadBytes))
 	}
 	var err error
 	if outline := p.storage.Caps().Outline; outline != nil {

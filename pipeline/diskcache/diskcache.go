@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/descriptors"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -258,7 +257,7 @@ type Config struct {
 	// one read fetches all.
 	GapBytes int64
 	// MaxFiles is how many objects may be open at a time. Each takes two descriptors, within the
-	// cache's part of the process's limit (package descriptors).
+	// cache's part of the process's limit (storage.DescriptorShare).
 	MaxFiles int
 
 	Log *slog.Logger // nil for none
@@ -317,7 +316,7 @@ func (c *Config) fillIn() {
 	if c.disk == nil {
 		c.disk = kernel{}
 	}
-	c.MaxFiles = max(1, descriptors.Cache.Of(2, 2*c.MaxFiles)/2)
+	c.MaxFiles = max(1, storage.CacheShare.Of(2, 2*c.MaxFiles)/2)
 }
 
 // Stats is a snapshot for status.

@@ -4,13 +4,13 @@
 //	List ──► Object (path, size, version)
 //	Object, range ──► Read ──Submit──► bytes of that version, or an error ──► Done
 //
-// Each implementation is a package: local (files, through package uring), folders (directories of
-// files, read as archives), joined (arrays split into several files, read as one), cubes (crops of
+// Each implementation is a package: local (files, through package uring), fileset (directories of
+// files, read as archives), arrays (arrays split into several files, read as one), crops (crops of
 // Zarr arrays), crops/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
-// services: packages s3 and web). cached puts a disk cache in front of another storage. storagetest
-// is the test suite that every implementation passes, except arrays, whose objects are not files.
-// Wrappers (retry, counting, faults) are Storages themselves. What only some storages can do, such
-// as mapping objects or taking hints, is in Caps. sequential reads one object from front to back.
+// services: packages s3 and web). Package diskcache puts a disk cache in front of another storage.
+// storagetest is the test suite that every implementation passes, except arrays, whose objects are not
+// files. Wrappers (retry, counting, faults) are Storages themselves. What only some storages can do,
+// such as mapping objects or taking hints, is in Caps. A Reader reads one object.
 package storage
 
 import (

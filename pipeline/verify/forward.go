@@ -9,7 +9,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -271,7 +270,7 @@ type streamed struct {
 	pass     profile.Pass
 	arrived  func(n int64) // called with the number of bytes read for the first time
 	object   storage.Object
-	reader   *sequential.Reader // of object; nil before the first
+	reader   *storage.Reader // of object; nil before the first
 	reached  int64              // bytes of object before this offset were reported to arrived
 	failure  error              // sticky
 	leftover []byte             // buffer for rest
@@ -284,7 +283,7 @@ func newStreamed(ctx context.Context, from storage.Storage, p profile.Pass, arri
 func (s *streamed) open(o storage.Object, _ func() (storage.Object, bool)) error {
 	s.close()
 	s.object, s.reached, s.failure = o, 0, nil
-	s.reader = sequential.New(s.ctx, s.from, o, sequential.Config{SkipBytes: math.MaxInt64})
+	s.reader = storage.NewStream(s.ctx, s.from, o, math.MaxInt64, 0)
 	return s.ctx.Err()
 }
 

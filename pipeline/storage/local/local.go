@@ -31,7 +31,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/descriptors"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
@@ -91,7 +90,7 @@ func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, erro
 // and maps only its share of the files that a single storage could. Links below root must not lead
 // to what identity.NeverVariable forbids.
 func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
-	s, err := open(root, engine, direct, max(leastShare, descriptors.Files.Of(leastOpen, maxOpen)/storages))
+	s, err := open(root, engine, direct, max(leastShare, storage.FilesShare.Of(leastOpen, maxOpen)/storages))
 	if err == nil {
 		s.maxMapped /= int64(storages)
 	}
@@ -107,9 +106,9 @@ const leastShare = 2
 // cache, and mapped files get no leases. So a program that opens a file for writing never waits for
 // this process, which may have been stopped.
 func OpenShared(root string, engine uring.Engine) (*Storage, error) {
-	s, err := open(root, engine, DirectOff, descriptors.Copies.Of(leastOpen, maxOpen))
+	s, err := open(root, engine, DirectOff, storage.CopiesShare.Of(leastOpen, maxOpen))
 	if err == nil {
-		s.maxMapped = int64(descriptors.CopyMappings.Of(0, maxMapped))
+		s.maxMapped = int64(storage.CopyMappingsShare.Of(0, maxMapped))
 		s.leases.none = true
 		s.files.never = nil // it is not a dataset
 	}
@@ -140,7 +139,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(descriptors.Mappings.Of(0, maxMapped)), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(storage.MappingsShare.Of(0, maxMapped)), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	s.files.never = never

@@ -1,4 +1,4 @@
-package sequential_test
+package storage_test
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
-	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +80,7 @@ func TestConsecutiveReadsTakeOneRequest(t *testing.T) {
 		{"a beginning elsewhere", []int64{500, 510}, []string{"500k-"}},
 	} {
 		w.asked(&log)
-		r := sequential.New(t.Context(), w.engine, w.object, sequential.Config{SkipBytes: 100_000})
+		r := storage.NewStream(t.Context(), w.engine, w.object, 100_000, 0)
 		for _, at := range c.reads {
 			p := make([]byte, 10_000)
 			n, err := r.ReadAt(p, at*1000)
@@ -107,7 +106,7 @@ func TestConnectionsAreReused(t *testing.T) {
 func testConnectionsAreUsedAgain(t *testing.T) {
 	w := newWorld(t)
 	for range 3 {
-		r := sequential.New(t.Context(), w.engine, w.object, sequential.Config{SkipBytes: 100})
+		r := storage.NewStream(t.Context(), w.engine, w.object, 100, 0)
 		_, err := io.Copy(io.Discard, io.NewSectionReader(r, 0, w.object.SizeBytes))
 		require.NoError(t, err)
 		r.Close()
@@ -122,8 +121,8 @@ func testConnectionsAreUsedAgain(t *testing.T) {
 func TestReaderIsAReaderAt(t *testing.T) {
 	w := newWorld(t)
 	rapid.Check(t, func(t *rapid.T) {
-		c := sequential.Config{SkipBytes: rapid.Int64Range(0, 200_000).Draw(t, "skip"), ReadBytes: rapid.SampledFrom([]int{0, 5000}).Draw(t, "most")}
-		r := sequential.New(context.Background(), w.engine, w.object, c)
+		skip, most := rapid.Int64Range(0, 200_000).Draw(t, "skip"), rapid.SampledFrom([]int{0, 5000}).Draw(t, "most")
+		r := storage.NewStream(context.Background(), w.engine, w.object, skip, most)
 		defer r.Close()
 		at := int64(0)
 		for range rapid.IntRange(1, 10).Draw(t, "reads") {
@@ -143,7 +142,7 @@ func TestReaderIsAReaderAt(t *testing.T) {
 			}
 		}
 	})
-	_, err := sequential.New(t.Context(), w.engine, w.object, sequential.Config{}).ReadAt(nil, -1)
+	_, err := storage.NewStream(t.Context(), w.engine, w.object, 0, 0).ReadAt(nil, -1)
 	require.ErrorContains(t, err, "a.tar: read at offset -1")
 }
 
@@ -176,12 +175,12 @@ func TestWrongStreamsAreErrors(t *testing.T) {
 		{of(100, fault), 100, "it broke"},
 		{of(10*kib, fault), 10 * kib, "it broke"},
 	} {
-		r := sequential.New(t.Context(), broken{stream: c.stream}, o, sequential.Config{})
+		r := storage.NewStream(t.Context(), broken{stream: c.stream}, o, 0, 0)
 		n, err := r.ReadAt(make([]byte, 10*kib), 0)
 		require.EqualError(t, err, c.words)
 		require.Equal(t, c.n, n)
 		r.Close()
-		r = sequential.New(t.Context(), broken{stream: of(50, fault)}, o, sequential.Config{SkipBytes: 10 * kib})
+		r = storage.NewStream(t.Context(), broken{stream: of(50, fault)}, o, 10 * kib, 0)
 		_, err = r.ReadAt(make([]byte, 10), 0)
 		require.NoError(t, err)
 		_, err = r.ReadAt(make([]byte, 10), 200)
