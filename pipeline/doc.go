@@ -234,7 +234,6 @@
 //	fs/rings/ringstest                    enables FUSE over io_uring in tests
 //	fs/kernelbench                        compares ways to talk to the kernel's FUSE
 //	uring                                 reads files by io_uring, or pread on threads
-//	uring/filesystem                      traits of file systems
 //	uring/uringbench                      compares uring with fio
 //	cmd/lsiofs                            the command line: a file for each verb
 //

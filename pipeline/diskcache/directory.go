@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // directory is a cache's directory. Its methods may be called concurrently.
@@ -80,7 +80,7 @@ func (c *directory) enter() error {
 	if c.store, err = c.subdirectory(root, storeName, true); err != nil {
 		return fmt.Errorf("%s: %w", storeName, err)
 	}
-	c.remote = filesystem.Of(c.store).Remote
+	c.remote = uring.TraitsOf(c.store).Remote
 	c.punches, err = c.tryPunching()
 	if err != nil {
 		c.disk.close(c.store)

@@ -14,7 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Size is the maximum size of a cache, as the user specified it. It is a plain value; the zero
@@ -139,7 +139,7 @@ func Survey(dir string) (Place, error) {
 		Ephemeral:  ephemeral(int64(st.Type)),
 	}
 	if f, err := os.Open(at); err == nil {
-		p.Network = filesystem.Of(int(f.Fd())).Remote
+		p.Network = uring.TraitsOf(int(f.Fd())).Remote
 		_ = f.Close()
 	}
 	if at != absolute {

@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // sources are the files below SRC, for a run that looks at them once; arrivals is the counterpart
@@ -38,7 +38,7 @@ type file struct {
 func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 	network := false
 	if f, err := os.Open(root); err == nil {
-		network = filesystem.Of(int(f.Fd())).Remote
+		network = uring.TraitsOf(int(f.Fd())).Remote
 		_ = f.Close()
 	}
 	return &sources{storage: s, root: root, settling: discover.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}

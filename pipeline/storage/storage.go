@@ -17,6 +17,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Version identifies the contents of an object when it was listed. Equal versions of an object have
@@ -154,4 +159,172 @@ func ReadAt(ctx context.Context, s Storage, o Object, p []byte, off int64) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Omission is a name that a listing has left out, and why.
+type Omission struct{ Path, Reason string }
+
+// MaxOmitted is the most omissions that a storage remembers.
+const MaxOmitted = 10_000
+
+// Reasons of omissions.
+const (
+	OmittedHidden = "its name begins with a dot"
+	OmittedKey    = "its key is no path"
+	OmittedLoop   = "it is a link that leads back to a directory above it"
+	OmittedDead   = "it is a link that leads to nothing"
+	OmittedKind   = "it is a pipe, a socket or a device"
+)
+
+// IsFault reports whether a recovered panic means that mapped memory could not be read
+// (debug.SetPanicOnFault). Any other panic is a bug, and the caller must panic again.
+func IsFault(p any) bool {
+	fault, ok := p.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	return ok && fault.Addr() >= 4096
+}
+
+// Damage is a damaged place in a shard. Record, OffsetBytes (in the decoded shard) and RawOffset
+// (in the file, of the damaged member) are -1 if they don't apply.
+type Damage struct {
+	Shard                          string
+	Record, OffsetBytes, RawOffset int64
+	Reason                         string
+}
+
+// MaxDamages is the most places that a DamagedError lists.
+const MaxDamages = 1000
+
+// DamagedError rejects a dataset of which nothing would be left without the damaged parts. The
+// catalog fills in Dataset and Format; a mixture fills in the name of the source.
+type DamagedError struct {
+	Source  string // "" if the dataset is not a mixture
+	Dataset string
+	Format  string
+	Shards  int
+	Damages []Damage // at most MaxDamages, at least one
+	Total   uint64   // including those not listed
+	Err     error    // the text, which names one of them
+}
+
+func (e *DamagedError) Error() string { return e.Err.Error() }
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// ErrClosed is the error of reads that are submitted after Close. It wraps fs.ErrClosed.
+var ErrClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
+
+var errEmptyBuffer = errors.New("a read needs a buffer")
+
+// Check returns an error if r is invalid whatever the object is: its buffer is empty, or its range
+// is not inside the object.
+func (r *Read) Check() error {
+	switch size := int64(len(r.Buf)); {
+	case size == 0:
+		return errEmptyBuffer
+	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
+		return fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	}
+	return nil
+}
+
+// Failure returns err as an *Error with r's object and range. It returns nil and ErrUnwanted as they
+// are.
+func (r *Read) Failure(err error) error {
+	if err == nil || err == ErrUnwanted {
+		return err
+	}
+	return &Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
+}
+
+// Inflight counts the reads that were submitted to a storage and whose Done has not returned, so
+// that Close can wait for them. Its zero value is open. Its methods may be called concurrently, also
+// with the storage's own locks held, except for Close.
+type Inflight struct {
+	mu     sync.Mutex
+	idle   sync.Cond // signals that reads has become 0
+	reads  int
+	closed bool
+}
+
+// Begin counts n reads and reports whether the storage is open. If it is not, they count as well:
+// the storage completes them with ErrClosed, and calls End for them.
+func (f *Inflight) Begin(n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads += n
+	return !f.closed
+}
+
+// End is called for each counted read after its Done has returned.
+func (f *Inflight) End() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads--
+	if f.reads == 0 && f.closed {
+		f.idle.Broadcast()
+	}
+}
+
+// Reads returns the number of reads in flight.
+func (f *Inflight) Reads() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reads
+}
+
+// Closed reports whether Close was called.
+func (f *Inflight) Closed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
+
+// Close makes Begin return false from now on, and waits until no read is in flight. It may be called
+// again.
+func (f *Inflight) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.idle.L = &f.mu
+	for f.reads > 0 {
+		f.idle.Wait()
+	}
+}
+
+// DescriptorShare is a part of the file descriptors that a process may have (RLIMIT_NOFILE, ulimit -n):
+// one in this many. They are divided among the parts that keep many files open. At least half of them are left for FUSE,
+// connections, readers, spools and everything else:
+//
+//	                        Files  Mappings  Cache  Copies  CopyMappings
+//	of the limit              1/4       1/4    1/8    1/16          1/16
+//	a dataset on a disk         ×         ×                                1/2
+//	on a network's, cached      ×              ×       ×             ×     1/2
+//	at a service, cached                       ×       ×             ×     1/4
+//
+// Files on network file systems are not mapped. The limit is the soft one; the Go runtime raises it
+// to the hard one when the process starts.
+type DescriptorShare uint64
+
+const (
+	FilesShare        DescriptorShare = 4  // of a dataset: open for reads
+	MappingsShare     DescriptorShare = 4  // likewise, mapped
+	CacheShare        DescriptorShare = 8  // for a cache's objects, two each
+	CopiesShare       DescriptorShare = 16 // for a cache's objects that are read like local files
+	CopyMappingsShare DescriptorShare = 16 // likewise, mapped
+)
+
+// Of returns the share of the current limit, at least least and at most most; it is most if the
+// limit is unknown.
+func (s DescriptorShare) Of(least, most int) int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return s.of(limit.Cur, least, most)
+}
+
+func (s DescriptorShare) of(limit uint64, least, most int) int {
+	return max(least, int(min(uint64(most), limit/uint64(s))))
 }

@@ -180,7 +180,7 @@ func TestWrongStreamsAreErrors(t *testing.T) {
 		require.EqualError(t, err, c.words)
 		require.Equal(t, c.n, n)
 		r.Close()
-		r = storage.NewStream(t.Context(), broken{stream: of(50, fault)}, o, 10 * kib, 0)
+		r = storage.NewStream(t.Context(), broken{stream: of(50, fault)}, o, 10*kib, 0)
 		_, err = r.ReadAt(make([]byte, 10), 0)
 		require.NoError(t, err)
 		_, err = r.ReadAt(make([]byte, 10), 200)

@@ -271,9 +271,9 @@ type streamed struct {
 	arrived  func(n int64) // called with the number of bytes read for the first time
 	object   storage.Object
 	reader   *storage.Reader // of object; nil before the first
-	reached  int64              // bytes of object before this offset were reported to arrived
-	failure  error              // sticky
-	leftover []byte             // buffer for rest
+	reached  int64           // bytes of object before this offset were reported to arrived
+	failure  error           // sticky
+	leftover []byte          // buffer for rest
 }
 
 func newStreamed(ctx context.Context, from storage.Storage, p profile.Pass, arrived func(n int64)) *streamed {

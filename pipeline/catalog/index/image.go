@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Image is a checked, sealed index in its stored form. It holds only the bytes, so it takes no
@@ -397,7 +397,7 @@ const maxCopied = 16 << 20
 // again, the process is killed; while the server of a remote file system does not answer, the
 // process hangs. So nothing on a remote file system is mapped.
 func (s *Store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error) {
-	remote := !inMemory && filesystem.Of(int(f.Fd())).Remote
+	remote := !inMemory && uring.TraitsOf(int(f.Fd())).Remote
 	if size == 0 || inMemory || !remote && size > maxCopied {
 		return mapPages(f, size)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Journals is the stored index of a dataset that grows: an unbounded sequence of journals, from
@@ -394,7 +394,7 @@ func (s *Store) newSegment(head []byte, room int64) (*Segment, error) {
 		return nil, err
 	}
 	g := &Segment{f: f, capacity: max(segmentCapacity, int64(len(head))+room)}
-	if g.copied = filesystem.Of(int(f.Fd())).Remote; g.copied {
+	if g.copied = uring.TraitsOf(int(f.Fd())).Remote; g.copied {
 		g.m, err = anonymous(g.capacity)
 	} else {
 		g.m, err = mapPages(f, g.capacity)

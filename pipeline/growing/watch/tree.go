@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // directory has what was found in a directory when it was listed, and since.
@@ -173,7 +173,7 @@ func (l *Watcher) open(d *directory) (*os.File, error) {
 }
 
 // watch requests change reports for a directory, if possible.
-func (l *Watcher) watch(d *directory, traits filesystem.Traits) {
+func (l *Watcher) watch(d *directory, traits uring.Traits) {
 	d.watched = false
 	if l.hints == nil || d.polled {
 		return

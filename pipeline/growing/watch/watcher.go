@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // DefaultPoll is how often directories without change reports are looked at.
@@ -233,7 +233,7 @@ func (l *Watcher) pollBecause(why string) {
 // seen is the result of a look at a path.
 type seen struct {
 	identity.Attributes
-	traits filesystem.Traits
+	traits uring.Traits
 }
 
 func (l *Watcher) full(path string) string { return filepath.Join(l.config.Root, path) }
@@ -302,7 +302,7 @@ func (l *Watcher) wants(name, path string) bool {
 }
 
 // quiet returns how long a file must stay unchanged if there are no leases.
-func (l *Watcher) quiet(t filesystem.Traits) time.Duration {
+func (l *Watcher) quiet(t uring.Traits) time.Duration {
 	switch {
 	case l.config.Settle > 0:
 		return l.config.Settle

@@ -21,7 +21,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // gathering lists one directory after another, and reuses its memory.
@@ -307,7 +306,7 @@ func (g *gathering) lookAgain(fd int, settling *identity.Young, last bool) (some
 }
 
 // traits returns the traits of the file system of a file.
-func (g *gathering) traits(fd int, f *seen) filesystem.Traits {
+func (g *gathering) traits(fd int, f *seen) uring.Traits {
 	systems := &g.listing.systems
 	if traits, ok := systems.Known(f.device); ok {
 		return traits

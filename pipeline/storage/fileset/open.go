@@ -10,7 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // openDirectory opens a directory; path is relative to the root. Links in the path are followed.
@@ -218,7 +218,7 @@ func (o *opener) verify(fd int, f *file) error {
 			return fmt.Errorf("stat: %w", err)
 		}
 	}
-	if o.st.Dev != o.storage.device && filesystem.Of(fd).Remote { // through a link, or on a file system mounted in the dataset
+	if o.st.Dev != o.storage.device && uring.TraitsOf(fd).Remote { // through a link, or on a file system mounted in the dataset
 		return identity.CheckAsking(fd, f.object(""))
 	}
 	return identity.FromStat(&o.st).Check(f.object(""))

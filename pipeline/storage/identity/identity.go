@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // OpenFlags are the flags for opening files. If a path turns out not to be a file, they keep the
@@ -171,7 +171,7 @@ func Written(path string) (written, unknown bool) {
 		return errors.Is(err, unix.EWOULDBLOCK), true
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !filesystem.Of(fd).Watched {
+	if !uring.TraitsOf(fd).Watched {
 		return false, true
 	}
 	switch _, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); {

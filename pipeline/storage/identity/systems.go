@@ -7,7 +7,7 @@
 //	reading   Check              ─► unchanged, or storage.ErrChanged
 //
 // How far a file's attributes can be trusted depends on the file system that the file
-// itself is on (package filesystem):
+// itself is on (uring.Traits):
 //
 //   - If inode numbers are not permanent, Version.Inode is 0, and is not compared.
 //   - If ctime is permanent, it is part of the version that an index compares.
@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Systems are the file systems that a listing has seen, by device. Its methods may be called
@@ -38,14 +38,14 @@ type Systems struct {
 }
 
 type system struct {
-	traits filesystem.Traits
+	traits uring.Traits
 	// No change can get this time or an earlier one any more, by the clock of the file system, in
 	// nanoseconds.
 	over int64
 }
 
 // Known is Traits for a device that was seen before.
-func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
+func (s *Systems) Known(device uint64) (t uring.Traits, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if x := s.met[device]; x != nil {
@@ -56,7 +56,7 @@ func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
 
 // Traits returns the traits of the file system of a device. path, relative to dirfd, is on that
 // file system.
-func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Traits {
+func (s *Systems) Traits(dirfd int, path string, device uint64) uring.Traits {
 	if traits, ok := s.Known(device); ok {
 		return traits
 	}
@@ -66,10 +66,10 @@ func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Trait
 		return err
 	})
 	if err != nil {
-		return filesystem.Traits{} // it is gone by now
+		return uring.Traits{} // it is gone by now
 	}
 	defer func() { _ = unix.Close(fd) }()
-	traits := filesystem.Of(fd)
+	traits := uring.TraitsOf(fd)
 	var st unix.Stat_t
 	if again(func() error { return unix.Fstat(fd, &st) }) == nil && st.Dev == device {
 		s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *Systems) Young() *Young { return &Young{systems: s} }
 // Add reports whether a file that was examined between from and to is young. If so, the caller must
 // examine it again after Wait, and trust only what it finds then. before is what the file was
 // before the last Wait; nil at the first look.
-func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Time) bool {
+func (y *Young) Add(a, before *Attributes, t uring.Traits, from, to time.Time) bool {
 	if before != nil && *a == *before {
 		return false // that time is over, and no change has come since
 	}
@@ -214,7 +214,7 @@ func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 func (a *Attributes) Regular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
 
 // Version returns the version of the file, on a file system with traits t.
-func (a *Attributes) Version(t filesystem.Traits) storage.Version {
+func (a *Attributes) Version(t uring.Traits) storage.Version {
 	v := storage.Version{ModTimeNanos: a.ModTimeNanos, ChangeTimeNanos: a.ChangeTimeNanos, Inode: a.Inode}
 	if t.NewNumbers {
 		v.Inode = 0
@@ -259,7 +259,7 @@ func (a Attributes) Check(listed storage.Object) error {
 	if !a.Regular() {
 		return fmt.Errorf("not a regular file any more: %w", storage.ErrChanged)
 	}
-	return storage.Compare(listed, storage.Object{SizeBytes: a.SizeBytes, Version: a.Version(filesystem.Traits{})})
+	return storage.Compare(listed, storage.Object{SizeBytes: a.SizeBytes, Version: a.Version(uring.Traits{})})
 }
 
 // again repeats a call as long as signals interrupt it.

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Times are relative to a look at the file that took no time.
 func TestFileIsUnstableWhileAnotherChangeCouldShareItsTime(t *testing.T) {
-	local, remote := filesystem.Traits{}, filesystem.Traits{Remote: true}
-	made := filesystem.Traits{Remote: true, NoChangeTimes: true}
+	local, remote := uring.Traits{}, uring.Traits{Remote: true}
+	made := uring.Traits{Remote: true, NoChangeTimes: true}
 	const fraction = 123456 * time.Microsecond // of a second, on the clock at the time of the look
 	for name, c := range map[string]struct {
-		on           filesystem.Traits
+		on           uring.Traits
 		mtime, ctime time.Duration
 		young        bool
 		wait         time.Duration
@@ -36,7 +36,7 @@ func TestFileIsUnstableWhileAnotherChangeCouldShareItsTime(t *testing.T) {
 		"of a server, old":                              {remote, -70 * time.Second, -70 * time.Second, false, 0},
 		"of a server that makes ctime up":               {made, -70 * time.Second, -1, false, 0},
 		"of one with whole seconds that does":           {made, -fraction - 50*time.Second, -1, true, 2 * time.Second},
-		"on FAT":                                        {filesystem.Traits{Granule: 2 * time.Second, NoChangeTimes: true}, -fraction, 0, true, 2 * time.Second},
+		"on FAT":                                        {uring.Traits{Granule: 2 * time.Second, NoChangeTimes: true}, -fraction, 0, true, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1_000_000_000, int64(fraction))
@@ -85,11 +85,11 @@ func TestPastTimeIsNotWaitedForAgain(t *testing.T) {
 // Reads don't compare it either.
 func TestUnstableAttributesAreExcludedFromVersion(t *testing.T) {
 	a := Attributes{Inode: 7, SizeBytes: 3, ModTimeNanos: 11, ChangeTimeNanos: 13, Mode: unix.S_IFREG}
-	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13, Inode: 7}, a.Version(filesystem.Traits{}))
-	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13}, a.Version(filesystem.Traits{NewNumbers: true}))
-	require.Equal(t, storage.Version{ModTimeNanos: 11, Inode: 7}, a.Version(filesystem.Traits{NoChangeTimes: true}))
+	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13, Inode: 7}, a.Version(uring.Traits{}))
+	require.Equal(t, storage.Version{ModTimeNanos: 11, ChangeTimeNanos: 13}, a.Version(uring.Traits{NewNumbers: true}))
+	require.Equal(t, storage.Version{ModTimeNanos: 11, Inode: 7}, a.Version(uring.Traits{NoChangeTimes: true}))
 
-	listed := storage.Object{SizeBytes: 3, Version: a.Version(filesystem.Traits{NewNumbers: true})}
+	listed := storage.Object{SizeBytes: 3, Version: a.Version(uring.Traits{NewNumbers: true})}
 	a.Inode, a.ChangeTimeNanos = 8, 14
 	require.NoError(t, a.Check(listed))
 	listed.Version.Inode = 7

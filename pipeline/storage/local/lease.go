@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // leases manages read leases (fcntl(2), F_SETLEASE) on mapped files. The kernel grants one only
@@ -74,7 +74,7 @@ const openForWriting = "a program has the file open for writing (what it stores 
 
 // isLocal reports whether an open file is on a file system where all writers go through this
 // kernel, which enforces leases.
-func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
+func isLocal(fd int) bool { return uring.TraitsOf(fd).Watched }
 
 func (l *leases) init() {
 	start := time.Now()

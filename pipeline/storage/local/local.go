@@ -33,7 +33,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Storage is a storage.Storage. Done is never called from within Submit, so Submit may
@@ -231,7 +230,7 @@ func (s *Storage) wait() {
 }
 
 // describe returns the object for a file with attributes a on a file system with these traits.
-func describe(path string, a *identity.Attributes, on filesystem.Traits) storage.Object {
+func describe(path string, a *identity.Attributes, on uring.Traits) storage.Object {
 	return storage.Object{Path: path, SizeBytes: a.SizeBytes, Version: a.Version(on)}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // maxMapped is how many files are mapped at a time: a quarter of the usual limit on mappings
@@ -89,7 +88,7 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mapping{storage: s, object: o, fd: fd, zeroesFirst: filesystem.Of(fd).ZeroesFirst}
+	m := &mapping{storage: s, object: o, fd: fd, zeroesFirst: uring.TraitsOf(fd).ZeroesFirst}
 	if m.mem, err = mapAligned(fd, o.SizeBytes); err == nil {
 		if m.residency = findResidency(m); m.residency != nil {
 			m.uses = make([]uint32, (o.SizeBytes+storage.MapBlockBytes-1)/storage.MapBlockBytes)
@@ -110,7 +109,7 @@ type mapping struct {
 	object      storage.Object
 	fd          int
 	mem         []byte
-	zeroesFirst bool // filesystem.Traits
+	zeroesFirst bool // uring.Traits
 	residency   residency
 
 	lease atomic.Uint32 // leaseNone and so on; changed under Storage.leases.mu

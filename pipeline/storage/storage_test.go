@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"testing"
 	"testing/synctest"
 
@@ -53,4 +54,24 @@ func TestFailureAddsObjectAndRange(t *testing.T) {
 	err := r.Failure(ErrClosed)
 	require.EqualError(t, err, "a: bytes [2, 5): the storage is closed: file already closed")
 	require.True(t, errors.Is(err, fs.ErrClosed))
+}
+
+// Whatever a dataset and its cache keep open together, half of the limit is left.
+func TestHalfOfDescriptorLimitStaysFree(t *testing.T) {
+	for _, limit := range []uint64{64, 1024, 1 << 20} {
+		for name, together := range map[string][]DescriptorShare{
+			"on a disk":            {FilesShare, MappingsShare},
+			"on a network, cached": {FilesShare, CacheShare, CopiesShare, CopyMappingsShare},
+			"at a service, cached": {CacheShare, CopiesShare, CopyMappingsShare},
+		} {
+			sum := 0
+			for _, s := range together {
+				sum += s.of(limit, 0, math.MaxInt)
+			}
+			require.LessOrEqual(t, uint64(sum), limit/2, "%s, %d", name, limit)
+		}
+	}
+	require.Equal(t, 8, FilesShare.of(16, 8, 512))
+	require.Equal(t, 512, FilesShare.of(math.MaxUint64, 8, 512), "unlimited")
+	require.Positive(t, FilesShare.Of(1, 1<<30))
 }
