@@ -24,7 +24,7 @@
 //
 // The storage profile determines how many shards are read at a time, and how. A local shard is read
 // in large portions, or only its headers are read. A shard in a remote storage service is read with
-// one streaming request (package sequential): short gaps between headers are read and dropped, and
+// one streaming request (storage.NewStream): short gaps between headers are read and dropped, and
 // after a long gap the next header is requested separately. A .tar may hold samples or games. In a
 // remote service two of them are opened first to find out which, and the others as they are
 // indexed; if one differs from what was assumed, all are opened, and the pass begins again.
