@@ -183,10 +183,10 @@ func TestFilesNotInMemoryAreRead(t *testing.T) {
 		}
 		require.NoError(t, f.Close())
 	}
-	s := open(t, root, files.Framing{})
+	s := open(t, root, tar.FileFraming{})
 	s.most = 2
 	o := list(t, s)["d"]
-	whole, _ := archive(contents, files.Framing{})
+	whole, _ := archive(contents, tar.FileFraming{})
 	p := make([]byte, o.SizeBytes)
 	require.NoError(t, storage.ReadAt(background(), s, o, p, 0))
 	require.True(t, bytes.Equal(whole, p))
