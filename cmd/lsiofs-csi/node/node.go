@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
@@ -306,4 +309,176 @@ func (n *Node) rebind(v state.Volume) error {
 		return err // kubelet will publish it, or not
 	}
 	return n.bind(v)
+}
+
+// locks provides one lock per name. The zero value is ready for use.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*turn
+}
+
+type turn struct {
+	free  chan struct{} // has an element while the lock is free
+	users int           // holders and waiters
+}
+
+func (l *locks) turn(name string) *turn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.held[name]
+	if t == nil {
+		t = &turn{free: make(chan struct{}, 1)}
+		t.free <- struct{}{}
+		if l.held == nil {
+			l.held = map[string]*turn{}
+		}
+		l.held[name] = t
+	}
+	t.users++
+	return t
+}
+
+func (l *locks) leave(name string, t *turn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(l.held, name)
+	}
+}
+
+// lock waits for a name's lock, or until ctx ends. The caller calls unlock once.
+func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error) {
+	t := l.turn(name)
+	select {
+	case <-t.free:
+	case <-ctx.Done():
+		l.leave(name, t)
+		return nil, ctx.Err()
+	}
+	return func() { t.free <- struct{}{}; l.leave(name, t) }, nil
+}
+
+// try returns false if the name is locked.
+func (l *locks) try(name string) (unlock func(), ok bool) {
+	t := l.turn(name)
+	select {
+	case <-t.free:
+		return func() { t.free <- struct{}{}; l.leave(name, t) }, true
+	default:
+		l.leave(name, t)
+		return nil, false
+	}
+}
+
+// inherited are the driver's environment variables that every server gets.
+var inherited = []string{
+	"PATH", "TMPDIR", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "GOMAXPROCS", "GODEBUG",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+}
+
+// dataCache returns the directory where data from services is kept.
+func (n *Node) dataCache() string { return filepath.Join(n.c.Cache, "data") }
+
+// environment returns a server's environment. Without credentials of its own, a server may use the
+// driver's identity (a role of the node or of the service account); with them it may not.
+func (n *Node) environment(v volume.Volume) []string {
+	own := len(v.Environment) > 0
+	var env []string
+	for _, variable := range n.c.Environment {
+		name, _, _ := strings.Cut(variable, "=")
+		if slices.Contains(inherited, name) || !own && (name == "HOME" || strings.HasPrefix(name, "AWS_")) {
+			env = append(env, variable)
+		}
+	}
+	if own {
+		env = append(env, "AWS_EC2_METADATA_DISABLED=true")
+	}
+	// If this is set, even to "", a server refuses URLs that lead to this machine.
+	env = append(env, "LSIOFS_ALLOW_URL="+strings.Join(n.c.Policy.AllowURLs, " "))
+	// Named paths have been checked already; links in a dataset are followed only by its server.
+	env = append(env, "LSIOFS_NEVER_READ="+strings.Join(n.c.Policy.Never, "\n"))
+	return append(append(env, "XDG_CACHE_HOME="+n.c.Cache), v.Environment...)
+}
+
+// resolve checks paths again with their links resolved. If a path does not exist, its longest
+// existing part is resolved, because mount may create the rest.
+func resolve(paths []string, p volume.Policy) error {
+	var problems []error
+	for _, path := range paths {
+		if _, _, err := resolved(path, p); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// resolved returns the longest existing part of a path, with links resolved, and the rest of the
+// path. It returns an error if the policy does not allow the combined path.
+func resolved(path string, p volume.Policy) (there, rest string, err error) {
+	for at := path; ; at = filepath.Dir(at) {
+		there, err = filepath.EvalSymlinks(at)
+		if err == nil {
+			rest = strings.TrimPrefix(path[len(at):], "/")
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", "", err
+		}
+		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return "", "", fmt.Errorf("%s is a symbolic link whose target does not exist: remove the link, or create its target", at)
+		}
+	}
+	if to := filepath.Join(there, rest); to != path {
+		if err := p.Check(to); err != nil {
+			return "", "", fmt.Errorf("%s leads to another place through a symbolic link: %w", path, err)
+		}
+	}
+	return there, rest, nil
+}
+
+// makeDirectories makes missing directories. Mount would make them, too, but would follow links
+// that were created after resolve had checked.
+func makeDirectories(paths []string, p volume.Policy) error {
+	var problems []error
+	for _, path := range paths {
+		there, rest, err := resolved(path, p)
+		if err == nil {
+			err = makeBelow(there, rest)
+		}
+		if err != nil && !errors.Is(err, unix.EROFS) { // then mount reports it, or can do without
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// directoryMode is the mode of run directories, which other users may read. An index is a file of
+// mode 0600 in any directory.
+const directoryMode = 0o755
+
+// makeBelow makes the directories of a relative path below an existing directory. It follows no
+// link.
+func makeBelow(there, rest string) error {
+	if rest == "" {
+		return nil
+	}
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	at, err := unix.Openat2(unix.AT_FDCWD, there, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return &os.PathError{Op: "open", Path: there, Err: err}
+	}
+	defer func() { _ = unix.Close(at) }()
+	for name := range strings.SplitSeq(rest, "/") {
+		there = filepath.Join(there, name)
+		if err := unix.Mkdirat(at, name, directoryMode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return &os.PathError{Op: "mkdir", Path: there, Err: err}
+		}
+		below, err := unix.Openat2(at, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+		if err != nil {
+			return &os.PathError{Op: "open", Path: there, Err: err}
+		}
+		_ = unix.Close(at)
+		at = below
+	}
+	return nil
 }
