@@ -74,7 +74,7 @@ def entries() -> list[Entry]:
 
 
 def _is_dead(mountpoint: str) -> bool:
-    """Whether the mount's server is gone. One that is stopped does not answer at all, and is not dead."""
+    """Whether the mount's server has ended. A stopped server does not answer at all, but is not dead."""
     answers: list[bool] = []
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong, in the words of the server.
+"""Errors, with the messages of the server.
 
 A read of a mount fails with an errno and nothing else; the words are in the mount's
 ``status.json``. `explained` puts the two together. All errors of this package are an
@@ -17,7 +17,7 @@ __all__ = [
     "ServerDied", "StaleStream", "StateError", "explained",
 ]
 
-# Errors of reading a mount whose server is gone, or is going.
+# Errors of reading a mount whose server has ended or is ending.
 GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
 
 
@@ -52,7 +52,7 @@ class MountError(Error):
 
 
 class ReadError(Error, OSError):
-    """A record could not be read: its shard is damaged, gone, has changed, or does not answer.
+    """A record could not be read: its shard is damaged, deleted or changed, or its storage does not answer.
 
     Other records can still be read, and this one once the cause is gone.
     """
@@ -121,7 +121,7 @@ def _words(path: str) -> Optional[str]:
 def mount_root(path: str) -> Optional[str]:
     """The mount that a file belongs to. Its deepest files are MNT/epoch-E/from-M/FILE.
 
-    Raises the OSError of a mount whose server is gone.
+    Raises the OSError of a mount whose server has ended.
     """
     directory = os.path.dirname(os.path.abspath(path))
     for _ in range(3):

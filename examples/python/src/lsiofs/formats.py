@@ -1,4 +1,4 @@
-"""What a record holds, format by format."""
+"""How records are decoded, for each format."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FRAME_HEAD, _FRAME_TAIL = 12, 4
 
 
 def of_extension(extension: str) -> str:
-    """The format of a stream with this extension, where nobody knows better."""
+    """The format of a stream with this extension, if nothing else defines it."""
     return _EXTENSIONS.get(extension, "lines")
 
 
 def parser(format: str) -> Callable[[memoryview], Any]:
-    """What makes a sample of a record."""
+    """The function that converts a record to a sample."""
     return _PARSERS.get(format, _as_it_is)
 
 

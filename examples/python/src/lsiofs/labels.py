@@ -1,4 +1,4 @@
-"""Labels of samples that lie in a directory for each class, as ImageNet and torchvision's ImageFolder have them.
+"""Labels of samples that are in one directory per class, as ImageNet and torchvision's ImageFolder have them.
 
     data = lsiofs.mount("/data/images", format="files")   # /data/images/cat/1.jpg, /data/images/dog/1.jpg …
     classes = data.classes()                              # Classes(['cat', 'dog'])
@@ -46,7 +46,7 @@ class Classes(Sequence[str]):
 
 
 def directory(sample: Mapping[str, Any]) -> str:
-    """The first directory of a sample's path: its class. A sample that lies in none has ''."""
+    """The first directory of a sample's path: its class. A sample without a directory has ''."""
     path = _path(sample).removeprefix("./")
     return path.partition("/")[0] if "/" in path else ""
 

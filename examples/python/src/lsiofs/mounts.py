@@ -1,4 +1,4 @@
-"""A mount of a dataset: one that this program makes, or one that is there."""
+"""A mount of a dataset: made by this program, or an existing one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Path = Union[str, "os.PathLike[str]"]
 
-_POLL_SECONDS = 1.0  # between two looks at whether an epoch can begin
+_POLL_SECONDS = 1.0  # between checks whether an epoch can start
 _MOST_WORKERS = 65536  # of a mount
 
 
@@ -37,17 +37,17 @@ def mount(
     command: Optional[str] = None,
     **flags: Value,
 ) -> Mount:
-    """Mounts a dataset, and gives the mount when it can be read.
+    """Mounts a dataset, and returns the mount when it can be read.
 
     `flags` are those of ``lsiofs mount``, with ``_`` for ``-``: ``workers=4, batch=64, split="0..0.9",
-    seed=1, memory="4GiB"``. The command checks them; what is wrong is a `MountError` with its words.
+    seed=1, memory="4GiB"``. The command checks them; errors raise `MountError` with its message.
     A mixture has no `dataset`, but ``mix=["web=70:/data/web", "code=30:/data/code"]``.
     `mountpoint` is an empty directory; without one it is a temporary one, removed at the end.
-    `resume` is a state that `Mount.state_dict` gave, or a file that holds one: the mount has its order
-    then, and its place. `command` is the program to start, if not the one that `lsiofs.command` finds.
+    `resume` is a state from `Mount.state_dict`, or a file that contains one: the mount then has its
+    order and position. `command` is the program to start, instead of the one that `lsiofs.command` finds.
 
-    The mount ends with ``with``, with `Mount.close`, when nothing refers to it any more, and with this
-    process, whatever ends that. The first mount of a dataset indexes it, which may take a while.
+    The mount ends with ``with``, with `Mount.close`, when nothing refers to it any more, and when this
+    process ends for any reason. The first mount of a dataset indexes it, which may take a while.
     """
     with _as_file(resume) as file:
         if file is not None:
@@ -57,7 +57,7 @@ def mount(
 
 
 def open(mountpoint: Path) -> Mount:  # noqa: A001 - lsiofs.open
-    """A mount that is there, made by ``lsiofs mount`` or another program. Closing it does not unmount it."""
+    """An existing mount, made by ``lsiofs mount`` or another program. Closing it does not unmount it."""
     return Mount(os.path.abspath(mountpoint))
 
 
@@ -65,8 +65,8 @@ class Mount:
     """A mounted dataset.
 
     It can be sent to other processes, where it refers to the same mount and does not own it.
-    Attributes: `path`, the mount point; `info`, what the mount's ``dataset.json`` has. Whatever reads it
-    first sees to it that the mount is still the same: another one may be at its place by now.
+    Attributes: `path`, the mount point; `info`, the contents of the mount's ``dataset.json``. Every read
+    first checks that the mount is still the same, because another one may have replaced it.
     """
 
     def __init__(self, path: str, server: Optional[Server] = None) -> None:
@@ -74,14 +74,14 @@ class Mount:
         self._server = server
         self._identity = Identity(path, server is not None)
         self._named_epoch: Optional[int] = None  # by a torch dataset's set_epoch
-        # Of its torch datasets, a tensor that their workers share: by less than this a loop counts
-        # beyond the end of an epoch. 0 until a loader has asked for a sample.
+        # For its torch datasets, a tensor shared by their workers: a loop counts beyond the end of an
+        # epoch by less than this. 0 until a loader has requested a sample.
         self._beyond: Any = None
         self._position: Union[Position, Error]
         try:
             self._position = state.mounted_at(self.checkpoint())
         except StateError as e:
-            self._position = e  # it is told when it is wanted
+            self._position = e  # checked when it is used
 
     @property
     def info(self) -> dict[str, Any]:
@@ -100,27 +100,27 @@ class Mount:
         self.close()
 
     def close(self) -> None:
-        """Unmounts what `mount` has mounted, and waits for the server's end. It may be called again.
+        """Unmounts what `mount` has mounted, and waits until the server has ended. It may be called again.
 
-        After it, nothing can be read by this object. In a fork of the program that mounted it does nothing.
+        After that, nothing can be read through this object. In a fork of the program that mounted, it does nothing.
         """
         if self._server is None or self._server.close():
             self._identity.closed = True
 
     def _check(self) -> int:
-        """Raises an error unless the mount is the one that it was, or one that gives the same. Returns its device."""
+        """Raises an error unless the mount is still the same, or one with the same content. Returns its device."""
         return self._identity.check()[0]
 
     # What is read.
 
     @property
     def format(self) -> str:
-        """How the dataset is cut into records: ``tar``, ``jsonl`` …"""
+        """The format of the dataset, which defines its records: ``tar``, ``jsonl`` …"""
         return str(self.info["format"]["name"])
 
     @property
     def _streams(self) -> str:
-        """The format of its streams: that of the dataset, or npy where those are of rows made of records."""
+        """The format of its streams: that of the dataset, or npy if they consist of rows made from records."""
         return "npy" if "rows" in self.info else self.format
 
     @property
@@ -129,17 +129,17 @@ class Mount:
         return str(self.info["extension"])
 
     def __len__(self) -> int:
-        """How many records an epoch has, before they are dealt to workers."""
+        """The number of records in an epoch, before they are divided among workers."""
         return int(self.info["records"])
 
     def epoch(self, epoch: int = 0, start: int = 0) -> Epoch:
-        """A whole epoch, or what comes behind its first `start` records. Reading it changes nothing in the mount."""
+        """A whole epoch, or the rest after its first `start` records. Reading it changes nothing in the mount."""
         return Epoch(self, epoch, start)
 
     def worker(self, worker: int = 0, first: int = 0) -> Stream:
-        """The file ``worker-N``: what this worker still has to read, from the mount's checkpoint on.
+        """The file ``worker-N``: the records that this worker has still to read after the mount's checkpoint.
 
-        What is read of it counts as delivered in the mount's checkpoint; up to some windows are read ahead.
+        The mount's checkpoint counts what is read from it as delivered, including a few windows of reading ahead.
         """
         try:
             return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self._streams, owner=self)
@@ -150,9 +150,9 @@ class Mount:
             raise OutOfRange(f"{self.path} has {workers} worker files, from 0 on, and no worker {worker}: mount with more workers, or use epoch(e).stream(w, workers)") from None
 
     def classes(self, names: Optional[Iterable[str]] = None) -> labels.Classes:
-        """The classes of samples that lie in a directory for each: `names`, else the directories of the dataset.
+        """The classes of samples that are in one directory per class: `names`, else the directories of the dataset.
 
-        These are all of the dataset's, also where a split leaves a class without records.
+        These are all directories of the dataset, even if a split leaves a class without records.
         """
         if names is not None:
             return labels.Classes(names)
@@ -189,17 +189,17 @@ class Mount:
 
     @property
     def position(self) -> Position:
-        """Where training begins: what `load_state_dict` was given, else what the mount has resumed from."""
+        """Where training begins: the state passed to `load_state_dict`, else the position that the mount resumed from."""
         if isinstance(self._position, Error):
             raise self._position
         return self._position
 
     def state_dict(self, samples: Optional[int] = None, epoch: Optional[int] = None) -> dict[str, Any]:
-        """What to save with a model: this dataset and order, the epoch, and how many of its samples were trained on.
+        """The state to save with a model: this dataset and order, the epoch, and the number of its samples trained on.
 
-        `samples` counts from the epoch's start, over all ranks and workers together; the epoch is
-        `position`'s where none is named. The state is a checkpoint of lsiofs, which the mount writes, and
-        good for any number of ranks and workers. That of an epoch's end is the next one's start.
+        `samples` counts from the start of the epoch, over all ranks and workers together; the epoch
+        defaults to that of `position`. The state is a checkpoint of lsiofs, written by the mount, and works
+        with any number of ranks and workers. The state at the end of an epoch is the start of the next one.
         """
         if samples is None:
             raise StateError(
@@ -213,17 +213,17 @@ class Mount:
         return self._document(self._counted(Position(_number(epoch, "epoch"), _number(samples, "samples"))))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Sets `position` to that of a state. One of another dataset or order is a `StateError`, and changes nothing."""
+        """Sets `position` to that of a state. A state of another dataset or order raises `StateError`, and changes nothing."""
         place = state.position(saved)
         own = self._document(place)
         state.compare(saved, own)
         self._position = state.position(own)
 
     def _counted(self, place: Position) -> Position:
-        """A place as a loop has counted it: steps of batches that are padded or not full go beyond the end, which is meant then.
+        """A position as counted by a loop. Steps with padded or incomplete batches count beyond the end, and then mean the end.
 
-        The mount has to take any number of workers for possible. Here their number and the loader's
-        batches are known, so that a loop which does not begin anew with each epoch is noticed.
+        The mount must allow for any number of workers. Here, their number and the loader's batches are
+        known, so a loop that does not count from 0 in each epoch is detected.
         """
         beyond = 0 if self._beyond is None else int(self._beyond[0])
         if beyond == 0:
@@ -243,7 +243,7 @@ class Mount:
         )
 
     def _document(self, place: Position) -> dict[str, Any]:
-        """The mount's own checkpoint of a place."""
+        """The mount's own checkpoint for a position."""
         if place.epoch < 0 or place.samples < 0:
             raise StateError(f"epoch {place.epoch}, samples {place.samples}: neither can be negative")
         self._check()
@@ -264,13 +264,13 @@ class Mount:
         return self._json("checkpoint")
 
     def status(self) -> dict[str, Any]:
-        """What the mount says about itself: what readers wait for, what failed."""
+        """The mount's status: what readers are waiting for, and what failed."""
         return self._json("status.json")
 
     def wait(self, epoch: int, seconds: Optional[float] = None) -> None:
-        """Waits until an epoch of a growing dataset has begun, and begins it when there is enough new data.
+        """Waits until an epoch of a growing dataset has started, and starts it when there is enough new data.
 
-        After so many seconds it is an `EpochNotReady`. The epochs of other datasets are there at once.
+        After this many seconds, it raises `EpochNotReady`. The epochs of other datasets always exist.
         """
         end = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -288,7 +288,7 @@ class Mount:
         return self._identity.json(name)
 
     def _require_epoch(self, epoch: int) -> None:
-        """Raises an error if an epoch is not there, and never begins one."""
+        """Raises an error if an epoch does not exist. It never starts one."""
         growing: dict[str, Any] = self.status().get("growing") or {}
         latest = (growing.get("latest") or {}).get("epoch")
         if latest is None or epoch <= latest:
@@ -298,11 +298,11 @@ class Mount:
         raise EpochNotReady(f"epoch {epoch} is not available yet: the latest one is epoch {latest}, and epochs begin one after the other")
 
     def _records(self, epoch: int) -> int:
-        """How many records an epoch has that has begun."""
+        """The number of records in an epoch that has started."""
         return int(self._described(epoch)["records"])
 
     def _described(self, epoch: int) -> dict[str, Any]:
-        """What an epoch that has begun is of. Epochs have a description of their own only where they differ."""
+        """The description of an epoch that has started. Epochs have separate descriptions only if they differ."""
         try:
             with builtins.open(os.path.join(self.path, f"epoch-{epoch}", "dataset.json"), "rb") as f:
                 return dict(json.load(f))
@@ -313,9 +313,9 @@ class Mount:
 class Epoch:
     """An epoch of a mount, from its record `start` on.
 
-    It is dealt to any number of workers, each record to one of them; by default to a single one, which
-    gets each record once, also with ``tail="pad"``.
-    ``len()`` is how many records a single worker gets.
+    It is divided among any number of workers; each record goes to one of them. The default is a single
+    worker, which gets each record once, also with ``tail="pad"``.
+    ``len()`` is the number of records that a single worker gets.
     """
 
     def __init__(self, mount: Mount, epoch: int, start: int = 0) -> None:
@@ -326,7 +326,7 @@ class Epoch:
         return f"{self.mount!r}.epoch({self.epoch}, {self.start})"
 
     def stream(self, worker: int = 0, workers: int = 1, first: int = 0) -> Stream:
-        """The file of one of so many workers, from its record `first` on."""
+        """The file of one of this many workers, from its record `first` on."""
         path = f"{self.path}/worker-{worker}-of-{workers}{self.mount.extension}"
         try:
             return Stream(path, first, self.mount._streams, owner=self.mount)
@@ -352,7 +352,7 @@ class Epoch:
         return self._unpadded(worker, workers).records()
 
     def samples(self, worker: int = 0, workers: int = 1) -> Iterator[Any]:
-        """What the records hold: `Stream.samples`."""
+        """The decoded records: `Stream.samples`."""
         return self._unpadded(worker, workers).samples()
 
     def arrays(self, records: int, dtype: Any = None, worker: int = 0, workers: int = 1) -> Iterator[numpy.ndarray[Any, Any]]:
@@ -370,7 +370,7 @@ class Epoch:
         return self.samples()
 
     def _unpadded(self, worker: int, workers: int) -> Stream:
-        """The stream, where it is the only one without its padding, which comes after all records: nobody waits for others."""
+        """The stream. If it is the only one, without padding, which follows all records: there are no other workers to wait for."""
         stream = self.stream(worker, workers)
         if workers == 1 and self.mount.info["deal"]["tail"] == "pad":
             stream._limit = max(0, self.mount._records(self.epoch) - self.start)
@@ -392,7 +392,7 @@ def _number(value: Any, name: str) -> int:
 
 
 class _as_file:
-    """A state as a file, while it is used."""
+    """A state as a file, as long as it is used."""
 
     def __init__(self, resume: Union[None, Path, Mapping[str, Any]]) -> None:
         self.resume = resume

@@ -1,4 +1,4 @@
-"""Where the command ``lsiofs`` is: the program that serves mounts."""
+"""Finds the command ``lsiofs``: the program that serves mounts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reading ahead: a thread takes the next items of an iterator while this one is used.
 
-Reading from a mount does not hold Python's global lock, so it goes on while the program
+Reading from a mount does not hold Python's global lock, so it continues while the program
 parses, decodes or trains.
 """
 
@@ -15,25 +15,25 @@ from typing import Any, Generator, Generic, TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 2  # items that are read and not taken yet, or being read, at most
-CLOSING_SECONDS = 1.0  # how long close waits for a read that is under way
+AHEAD = 2  # maximum number of items that are being read, or read and not taken yet
+CLOSING_SECONDS = 1.0  # how long close waits for a read in progress
 
 
 class _End:
-    """What the thread says last: how the iterator has ended."""
+    """The thread's last message: how the iterator ended."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class ReadAhead(Generic[T]):
-    """Iterates over what a generator gives, which runs in a thread and is AHEAD items ahead.
+    """Iterates over the items of a generator, which runs in a thread, AHEAD items ahead.
 
-    The generator is this object's from now on, and is closed by the thread. An error that it
-    raises is raised where its item would have come. The thread ends with the generator or with
-    `close`, which whoever made this object calls; it does not keep the program from ending.
+    This object takes over the generator, and the thread closes it. An error of the generator is
+    raised in place of its item. The thread ends with the generator or with `close`, which the
+    owner of this object must call; it does not keep the program from ending.
 
-    A thread does not survive a fork: `here` says whether this is still its process.
+    A thread does not survive a fork: `here` is whether this is still its process.
     """
 
     def __init__(self, items: Generator[T, None, None]) -> None:
@@ -42,7 +42,7 @@ class ReadAhead(Generic[T]):
         self._process = os.getpid()
         for _ in range(AHEAD):
             self._room.put(True)
-        # It does not know this object, nor so whoever uses it, who could never be found unused.
+        # It has no reference to this object, which could otherwise never be garbage collected.
         self._thread = threading.Thread(target=_run, args=(items, self._room, self._ready), name="lsiofs-read-ahead", daemon=True)
         self._thread.start()
 
@@ -55,13 +55,13 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         item = self._ready.get()
         if isinstance(item, _End):
-            self._ready.put(item)  # for whoever asks once more
+            self._ready.put(item)  # for another call after the end
             raise item.error
         self._room.put(True)
         return item  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Ends the thread. A read that storage does not answer is waited for no longer than a moment."""
+        """Ends the thread. It waits only a moment for a read that storage does not answer."""
         if not self.here():
             return
         self._room.put(False)
@@ -70,13 +70,13 @@ class ReadAhead(Generic[T]):
 
 
 def _run(items: Generator[T, None, None], room: SimpleQueue[bool], ready: SimpleQueue[Any]) -> None:
-    # Signals are for other threads: one that came here would break off a read.
+    # Signals are handled by other threads: one here would interrupt a read.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     end: BaseException = StopIteration()
     try:
         for _ in iter(room.get, False):
             ready.put(next(items))
-    except BaseException as e:  # noqa: B902 - whatever it is, it is raised where the item was wanted
+    except BaseException as e:  # noqa: B902 - any error is raised in place of the item
         end = e
     finally:
         items.close()

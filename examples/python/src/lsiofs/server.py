@@ -1,16 +1,16 @@
 """The server of a mount: a process of ``lsiofs mount`` that ends with this one.
 
-How the two hold together:
+How the two are connected:
 
-- The server writes messages to a pipe until its mount answers: a JSON object a line, of which
-  one says that it is mounted, or why not. Then it closes the pipe.
-- It has this process' number, and watches it (``--while-pid``): when this process is gone,
-  killed or not, it unmounts, removes the mount point if that was made for it (``--rmdir``), and
-  ends. Reads of processes that are left fail then.
-- It is in a session of its own, so that Ctrl-C at a terminal is this process' to deal with.
+- Until its mount answers, the server writes messages to a pipe, one JSON object per line. One of
+  them reports that it is mounted, or why not. Then it closes the pipe.
+- It knows this process' number, and watches it (``--while-pid``): when this process ends in any
+  way, the server unmounts, removes the mount point if it was made for it (``--rmdir``), and ends.
+  Reads of remaining processes then fail.
+- It has its own session, so that only this process handles Ctrl-C at a terminal.
 - Its log goes to this process' stderr.
-- All users of a machine can see the arguments of its processes. Where one is a URL, which may have
-  a password or a signature in it, the server reads its arguments from a file in memory (``--args-fd``).
+- All users of a machine can see the arguments of its processes. If one is a URL, which may contain
+  a password or a signature, the server reads its arguments from a file in memory (``--args-fd``).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = logging.getLogger("lsiofs")
 
 Value = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Union[int, float, str]]]
 
-# How long the server has for each step of its end: to let readers finish, to have ended
-# when it is not to wait for them, to be gone.
+# How long the server has for each step of its end: to let readers finish, to end without
+# waiting for them, to be gone after it was killed.
 READERS_SECONDS, ENDING_SECONDS = 0.5, 15.0
 
 
 class Server:
-    """A mount of `dataset` at `mountpoint`, or, without one, at a directory of its own, that answers.
+    """A mount of `dataset`, ready to be read, at `mountpoint` or at a new directory.
 
-    A mixture has no dataset: ``mix`` in `flags` names its sources. `flags` are those of ``lsiofs mount``, which checks them. `close` unmounts; so does the end of
-    this process, and the end of this object.
+    A mixture has no dataset: ``mix`` in `flags` names its sources. `flags` are those of ``lsiofs mount``,
+    which checks them. `close` unmounts; so does the end of this process, and the end of this object.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Server:
         self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else _temporary(self.program)
         try:
             self.process, self.mounted = _start(self.program, line, [*([dataset] if dataset is not None else []), self.mountpoint])
-            # It answers now, and may be named by a link.
+            # It answers now. Its name may be a link.
             place, device = os.path.realpath(self.mountpoint), dead.device_of(self.mountpoint)
         except BaseException:
             if own:
@@ -68,9 +68,9 @@ class Server:
         self._closed = weakref.finalize(self, _end, self.process, self.program, place, device, own, self._owner)
 
     def close(self) -> bool:
-        """Unmounts, and returns True. Files that are still open can be read on for a moment; after that, reads of them fail.
+        """Unmounts, and returns True. Files that are still open remain readable for a moment; after that, reads of them fail.
 
-        In a fork of the process that has mounted it does nothing, and returns False.
+        In a fork of the process that mounted, it does nothing and returns False.
         """
         if os.getpid() != self._owner:
             return False
@@ -81,7 +81,7 @@ class Server:
 def arguments(flags: Mapping[str, Value]) -> list[str]:
     """Flags of the command line for keyword arguments: batch=64 is --batch=64, allow_other=True is --allow-other.
 
-    A _ at the end is left out, as in as_="tensors": Python has some of the names for itself.
+    A _ at the end is removed, as in as_="tensors": some of the names are keywords of Python.
     """
     line = []
     for name, value in flags.items():
@@ -102,7 +102,7 @@ def _text(value: Any) -> str:
 
 
 def _start(program: str, flags: list[str], places: list[str]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Starts a server and waits until its mount answers. Gives what it says about the mount."""
+    """Starts a server and waits until its mount answers. Returns the server's description of the mount."""
     reader, writer = os.pipe()
     passed, line = [writer], [*flags, f"--ready-fd={writer}", "--", *places]
     with open(reader, "rb") as messages:
@@ -127,7 +127,7 @@ def _start(program: str, flags: list[str], places: list[str]) -> tuple[subproces
 
 
 def _in_memory(line: list[str]) -> int:
-    """Arguments as the server reads them, in a file that has no name."""
+    """Arguments as the server reads them, in a file without a name."""
     fd = os.memfd_create("arguments")
     with open(fd, "wb", closefd=False) as file:
         file.write(b"".join(os.fsencode(argument) + b"\0" for argument in line))
@@ -136,13 +136,13 @@ def _in_memory(line: list[str]) -> int:
 
 
 def _shown(argument: str) -> str:
-    """An argument as everyone may see it."""
+    """An argument in a form that all users may see."""
     before, url, _ = argument.partition("://")
     return f"{before}{url}..." if url else argument
 
 
-# What takes longer than the first is logged as a warning, which Python shows on stderr unless the program decides
-# otherwise; then again after the second.
+# What takes longer than the first is logged as a warning, which Python shows on stderr by default; then again after
+# the second.
 WAIT_SECONDS, AGAIN_SECONDS = 3.0, 30.0
 
 
@@ -168,7 +168,7 @@ def _await(process: subprocess.Popen[bytes], messages: Any) -> dict[str, Any]:
 
 
 def _doing(message: Mapping[str, Any]) -> Optional[str]:
-    """What a mount waits for, in words, from one of the server's messages."""
+    """A text for what a mount is waiting for, from one of the server's messages."""
     if "progress" in message:
         p = message["progress"]
         if not p["ShardsTotal"]:
@@ -191,8 +191,8 @@ def _failed(text: str, code: int) -> MountError:
 def _end(process: subprocess.Popen[bytes], program: str, mountpoint: str, device: str, own: bool, owner: int) -> None:
     """Ends a server, cleanly if it can. In a fork of the process that started it, it does nothing.
 
-    A server unmounts only its own mount. One that was killed leaves a dead mount, which is taken away
-    here, unless it is gone and another one is at its place by now.
+    A server unmounts only its own mount. A killed server leaves a dead mount, which is removed here,
+    unless another mount has replaced it.
     """
     if os.getpid() != owner:
         return
@@ -203,7 +203,7 @@ def _end(process: subprocess.Popen[bytes], program: str, mountpoint: str, device
 
 
 def _stop(process: subprocess.Popen[bytes]) -> bool:
-    """Ends a server, and says whether it has unmounted itself."""
+    """Ends a server, and returns whether it unmounted by itself."""
     for seconds in (READERS_SECONDS, ENDING_SECONDS):
         # The first one lets readers finish, the second one doesn't.
         with contextlib.suppress(ProcessLookupError):
@@ -216,7 +216,7 @@ def _stop(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _temporary(program: str) -> str:
-    """A new directory to mount at, where those of programs that were killed with their servers are cleaned up."""
+    """A new directory to mount at. Directories of programs that were killed with their servers are removed."""
     try:
         directory = tempfile.gettempdir()
         dead.clean(program, directory)

@@ -1,10 +1,10 @@
-"""What a training program saves of its data: a place in the order of a dataset.
+"""What a training program saves about its data: a position in the order of a dataset.
 
-A place is an epoch and how many of its samples all ranks and workers have trained on, together.
-Dataset and order belong to it, since the same numbers mean other samples in another order. All
-of that is a checkpoint of lsiofs: a small dict that can be saved with a model, or with
-``json.dump`` to a file for ``lsiofs mount --resume``. The mount writes it, as the file
-``epoch-E/from-M/checkpoint``; here it is only read.
+A position is an epoch and the number of its samples that all ranks and workers together have
+trained on. It includes the dataset and the order, because in another order the same numbers
+mean other samples. This is a checkpoint of lsiofs: a small dict that can be saved with a model,
+or with ``json.dump`` to a file for ``lsiofs mount --resume``. The mount writes it, as the file
+``epoch-E/from-M/checkpoint``; this module only reads it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .identity import differences
 
 
 class Position(NamedTuple):
-    """A place in the order: the samples of `epoch` that come before it."""
+    """A position in the order: the number of samples of `epoch` before it."""
 
     epoch: int = 0
     samples: int = 0
 
 
 def position(saved: Any) -> Position:
-    """The place that a saved document names, whatever its dataset and order."""
+    """The position in a saved document, regardless of its dataset and order."""
     if not isinstance(saved, Mapping) or not is_count(saved.get("epoch")):
         raise StateError(f"this is not a state of a dataset, as data.state_dict makes one: {saved!r:.200}")
     if is_short(saved):
@@ -39,9 +39,9 @@ def position(saved: Any) -> Position:
 
 
 def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raises an error unless a saved document is of the dataset and order of `own`, the mount's at that place."""
+    """Raises an error unless a saved document has the dataset and order of `own`, the mount's at that position."""
     if is_short(saved):
-        return  # it names neither, and fits all
+        return  # it has neither, so it fits any
     if saved["version"] != own["version"]:
         raise StateError(f"the state has version {saved['version']!r}, and this mount's states have version {own['version']}: use the release of lsiofs that wrote it")
     if saved.get("run") != own.get("run"):
@@ -55,12 +55,12 @@ def compare(saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
 
 
 def mounted_at(checkpoint: Mapping[str, Any]) -> Position:
-    """The place that a mount's worker files begin at. The last entry is what they have delivered since."""
+    """The position at which a mount's worker files begin. The last entry is what they have delivered since."""
     return Position(checkpoint["epoch"], _taken(checkpoint["done"][:-1], checkpoint["order"]["batch"]))
 
 
 def is_short(saved: Mapping[str, Any]) -> bool:
-    """Whether a document is of the short form, ``{"epoch": 3, "samples": 20480}``."""
+    """Whether a document has the short form, ``{"epoch": 3, "samples": 20480}``."""
     return saved.keys() <= {"epoch", "samples"}
 
 
@@ -69,7 +69,7 @@ def is_count(value: Any) -> bool:
 
 
 def _taken(done: Any, batch: int) -> int:
-    """How many samples a document's entries have taken, where they are the first ones of the epoch."""
+    """The number of samples that a document's entries have taken, if they are the first ones of the epoch."""
     try:
         entries = [e for e in done if any(e["consumed"])]
         if not entries:

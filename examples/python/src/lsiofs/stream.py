@@ -2,12 +2,12 @@
 
     stream = lsiofs.Stream("/mnt/train/epoch-0/worker-0-of-4.tar")
     for record in stream: ...            # a memoryview of each record's bytes
-    for sample in stream.samples(): ...  # what the record's format makes of them
+    for sample in stream.samples(): ...  # the records, decoded as their format defines
 
-A stream is a file of its format, which other programs read as such. Beside it lie a file
-that says where its records are (``.offsets``: n+1 little-endian numbers of 8 bytes) and one
-that says which they are (``.ids``: n identifiers of 16 bytes). Records are read in windows
-of 1 MiB, the next one in a thread while this one is used. A record is a view of its window.
+A stream is a file in its format, which other programs can read. Next to it are a file with
+the offsets of its records (``.offsets``: n+1 little-endian numbers of 8 bytes) and one with
+their identifiers (``.ids``: n identifiers of 16 bytes). Records are read in windows of
+1 MiB; a thread reads the next window while this one is used. A record is a view of its window.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .readahead import ReadAhead
 if TYPE_CHECKING:
     import numpy
 
-# Bytes a read: one request, as its buffer begins within a page. Of larger buffers, malloc gives memory
-# back and has it cleared again: with 4 MiB a page fault each 10 KB, and half of a read's time.
+# Bytes per read: one request, because its buffer begins within a page. malloc returns the memory of larger
+# buffers to the kernel, which clears it again: with 4 MiB, a page fault every 10 KB, half of a read's time.
 WINDOW = (1 << 20) - 4096
-FIRST_OFFSETS, MOST_OFFSETS = 4096, 131072  # records whose places are read at a time: ever more, up to 1 MiB
+FIRST_OFFSETS, MOST_OFFSETS = 4096, 131072  # records whose offsets are read at a time: increasing, up to 1 MiB
 ID_BYTES, MOST_IDS = 16, 65536  # of an identifier; read at a time
 
 
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 
 
 class Owner(Protocol):
-    """The mount that a stream is of."""
+    """The mount that a stream belongs to."""
 
     def _check(self) -> int:
         """Raises an error unless the mount is still the same. Returns its device."""
@@ -51,15 +51,15 @@ class Owner(Protocol):
 class Stream:
     """The records of a worker's file, from `first` on.
 
-    `path` is the file, as ``MNT/worker-0.tar`` or ``MNT/epoch-0/worker-0-of-4.tar``. `format` is
+    `path` is the file, such as ``MNT/worker-0.tar`` or ``MNT/epoch-0/worker-0-of-4.tar``. `format` is
     the dataset's (``tar``, ``jsonl``, ``lines``, ``tfrecord``, ``npy``, ``fixed``, ``lc0``, ``files``);
-    without it the file's extension says what `samples` gives.
+    without it, the file's extension determines what `samples` yields.
 
-    It may be iterated any number of times, also at once, in any thread and after a fork. Each
-    iteration opens the file anew and reads what it has then: after a restore of the mount's
-    checkpoint, ``worker-0.tar`` is another file. A restore in the middle of an iteration is a
-    `StaleStream`, and so is one that `first` was not counted in. ``len()`` is the number of all
-    records that the file has now, those before `first` included.
+    It can be iterated any number of times, also concurrently, in any thread and after a fork.
+    Each iteration opens the file again and reads its current content: after a restore of the
+    mount's checkpoint, ``worker-0.tar`` is a different file. A restore during an iteration raises
+    `StaleStream`, and so does a file other than the one that `first` refers to. ``len()`` is the
+    number of all records in the file now, including those before `first`.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Stream:
         self.path = os.fspath(path)
         self._owner = owner  # of the mount, which ends when nothing refers to it
         self.first = first
-        self._limit = sys.maxsize  # records of the file, at most; `Epoch` leaves padding out
+        self._limit = sys.maxsize  # maximum number of records of the file; `Epoch` excludes padding
         if first < 0:
             raise ArgumentError(f"{self.path}: first ({first}) must be at least 0")
         stem, extension = os.path.splitext(self.path)
         self.format = format or formats.of_extension(extension)
         self._offsets, self._ids = stem + ".offsets", stem + ".ids"
-        # A file below epoch-E is the same for ever, and so is its inode's number.
+        # A file below epoch-E never changes, nor does its inode number.
         self._constant = "-of-" in os.path.basename(stem)
         with self._opened(self._offsets) as index:
             self._counted = self._generation(index)
@@ -90,7 +90,7 @@ class Stream:
         return self.records()
 
     def __getitem__(self, number: int) -> memoryview:
-        """One record, by its number in the file; this is a read of its own, of no more than it."""
+        """One record, by its number in the file. It is read separately, and nothing else is read."""
         with self._both() as both:
             try:
                 at = range(both.records)[number]
@@ -102,8 +102,8 @@ class Stream:
     def records(self) -> Iterator[memoryview]:
         """Views of the records' bytes.
 
-        A view stays good as long as it is held, and keeps its window of 1 MiB. So a program that
-        keeps a record, rather than use it and go on, copies it: ``bytes(record)``.
+        A view stays valid as long as it is referenced, and keeps its window of 1 MiB in memory. A
+        program that keeps records should copy them: ``bytes(record)``.
         """
         for window in self.windows():
             data, (start, *ends) = window.data, window.offsets.tolist()
@@ -112,28 +112,28 @@ class Stream:
                 yield data[begin : (begin := end - start)]
 
     def samples(self) -> Iterator[Any]:
-        """What the records hold, as the format has it.
+        """The records, decoded as their format defines.
 
         ==============  =====================================================================
         tar, files      a dict: each member's data by its extension, and ``"__key__"``, a str
-        jsonl           what ``json.loads`` gives
+        jsonl           the result of ``json.loads``
         lines           a str, without the end of the line
         tfrecord        the payload
-        npy             a row, as numpy has it
-        fixed, lc0      the record; `arrays` makes numpy rows of it
+        npy             a row, as numpy returns it
+        fixed, lc0      the record; `arrays` returns them as numpy rows
         ==============  =====================================================================
 
-        Data is bytes of its own, which can be kept.
+        The data is a copy, which can be kept.
         """
         if self.format == "npy":
             return (row for batch in self.arrays(1024) for row in batch)
         return formats.samples(self.format, self.windows())
 
     def arrays(self, records: int, dtype: Any = None) -> Iterator[numpy.ndarray[Any, Any]]:
-        """Numpy arrays of so many records that follow each other, the last one of fewer.
+        """Numpy arrays of so many consecutive records; the last one may have fewer.
 
-        `dtype` is that of a record of ``fixed`` or ``lc0``; of ``npy`` it is known. Arrays can be
-        written to. They are views of about 1 MiB that was read together, which is kept as long as one is.
+        `dtype` is the type of a record of ``fixed`` or ``lc0``; that of ``npy`` is known. Arrays are
+        writable. They are views of about 1 MiB that was read at once, which stays in memory with them.
         """
         if records < 1:
             raise ArgumentError(f"arrays({records}): the number of records must be at least 1")
@@ -149,14 +149,14 @@ class Stream:
                 yield from (block[i : i + ID_BYTES] for i in range(0, len(block), ID_BYTES))
 
     def offsets(self) -> memoryview:
-        """Where all records begin in the file, and where the last one ends: one number more than there are records."""
+        """The offsets at which records begin in the file, and the end of the last one: n + 1 numbers."""
         with self._opened(self._offsets) as f:
             return f.numbers(0, min(f.numbers_in_it() - 1, self._limit) + 1)
 
     def windows(self, multiple: int = 1) -> Iterator[Window]:
-        """About 1 MiB of whole records at a time, a multiple of so many but at the end.
+        """About 1 MiB of whole records at a time, a multiple of so many except at the end.
 
-        The first window is read at once, further ones ahead, in a thread that ends with this iterator.
+        The first window is read immediately, the next ones ahead, in a thread that ends with this iterator.
         """
         both = self._both()
         ahead: Optional[ReadAhead[Window]] = None
@@ -166,7 +166,7 @@ class Stream:
             reading = _read(both, at, multiple)
             while at < end:
                 if ahead is not None and not ahead.here():
-                    # In a fork its thread is not there.
+                    # After a fork, its thread does not exist.
                     ahead, both = None, self._both()
                     if self._generation(both.index) != generation:
                         raise self._restored("a checkpoint was restored since this iteration began: begin it anew")
@@ -183,7 +183,7 @@ class Stream:
                 ahead.close()  # its thread closes the files
 
     def _both(self) -> _Both:
-        """The file and its index, of one generation: no checkpoint was restored between the two."""
+        """The file and its index, of the same generation: no checkpoint was restored in between."""
         while True:
             data = self._opened(self.path)
             try:
@@ -197,7 +197,7 @@ class Stream:
             index.close()
 
     def _opened(self, path: str) -> _File:
-        """A file of the mount, if that is still the one that the stream is of."""
+        """A file of the mount, if it is still the mount that the stream belongs to."""
         try:
             f = _File(path)
         except ReadError as e:
@@ -207,7 +207,7 @@ class Stream:
         if self._owner is not None:
             try:
                 device = self._owner._check()
-                if device != f.device:  # replaced between the two, by one that gives the same
+                if device != f.device:  # remounted in between, with the same content
                     raise self._restored("another mount took this one's place while the file was opened: open it again")
             except BaseException:
                 f.close()
@@ -219,7 +219,7 @@ class Stream:
         return f.inode if self._constant else (f.device, f.time)
 
     def _check_first(self, f: _File) -> None:
-        """Raises an error if `first` was counted in other content than f's, which is the index or the ids."""
+        """Raises an error if `first` refers to content other than f's, which is the index or the ids."""
         comparable = f.path == self._offsets or not self._constant
         if self.first and comparable and self._generation(f) != self._counted:
             raise self._restored(f"a checkpoint was restored since record {self.first} of this file was named: make the stream anew")
@@ -230,7 +230,7 @@ class Stream:
 
 def _read(both: _Both, at: int, multiple: int) -> Generator[Window, None, None]:
     """Reads the windows from record `at` on, and closes the files."""
-    # The places of some records from `begin` on, and where the last one of them ends.
+    # The offsets of some records from `begin` on, and the end of the last one.
     begin, places, count = at, memoryview(b"").cast("Q"), FIRST_OFFSETS
     try:
         while at < both.records:
@@ -249,7 +249,7 @@ def _read(both: _Both, at: int, multiple: int) -> Generator[Window, None, None]:
 
 
 class _File:
-    """An open file that is read by place. Whoever opens it closes it, in any thread."""
+    """An open file that is read at given offsets. The code that opens it closes it, in any thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -269,11 +269,11 @@ class _File:
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            with contextlib.suppress(OSError):  # ENOTCONN, of a server that is gone; it is closed all the same
+            with contextlib.suppress(OSError):  # ENOTCONN if the server is gone; it is closed anyway
                 os.close(descriptor)
 
     def read(self, at: int, size: int) -> bytes:
-        """Exactly so many bytes."""
+        """Reads exactly this many bytes."""
         try:
             data = os.pread(self.descriptor, size, at)
             while len(data) < size:  # a signal came between two requests

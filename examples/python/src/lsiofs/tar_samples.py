@@ -34,7 +34,7 @@ def tar_sample(record: bytes | memoryview) -> Sample:
 
 
 def samples(data: bytes | memoryview, ends: list[int]) -> Iterator[Sample]:
-    """The samples that lie in `data` one behind the other; `ends` says where each ends.
+    """The samples that follow one another in `data`; `ends` are the offsets of their ends.
 
     It is one loop, since this is where a program that reads tar streams spends its time.
     """
@@ -70,7 +70,7 @@ def _whole(data: bytes | memoryview) -> bytes:
 
 
 def _parse_unusual(data: bytes, at: int, end: int, sample: Sample) -> int:
-    """Parses one member of any kind, with the extension headers before it, and gives the place behind it."""
+    """Parses one member of any kind, with the extension headers before it, and returns the offset after it."""
     told: dict[bytes, bytes] = {}  # by extension headers, about the member that follows
     while at < end:
         name, size_field, kind, magic, prefix = _header(data, at)

@@ -1,4 +1,4 @@
-"""A mount as a dataset of torch. torch is imported with this module, which `Mount.torch` imports."""
+"""A mount as a torch dataset. Importing this module, as `Mount.torch` does, imports torch."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
 
 
 class TorchDataset(IterableDataset):  # type: ignore
-    """An epoch of a mount, or the rest of it, for one of `ranks` ranks: `Mount.torch` makes it.
+    """An epoch of a mount, or the rest of it, for one of `ranks` ranks. `Mount.torch` creates it.
 
-    Worker w of rank r's DataLoader reads file w·ranks + r. Mount with ``batch`` as the DataLoader's
-    batch_size: then step k of all ranks together is the same stretch of the epoch, however many ranks
-    and workers there are. So the number of samples that all ranks have trained on says where to go on,
-    with any other numbers: ``data.state_dict(samples, epoch)``. ``tail="drop"`` gives all ranks equally
-    many. With another batch_size that number would name other samples than those that were trained on,
-    so it is an error, but for a program that reads a single file. `any_batch` allows it, for programs
-    that save at the end of epochs only.
+    Worker w of rank r's DataLoader reads file w·ranks + r. Mount with ``batch`` equal to the DataLoader's
+    batch_size: then step k of all ranks together is the same part of the epoch for any number of ranks
+    and workers. So the number of samples that all ranks have trained on is the position to resume from,
+    also with other numbers of them: ``data.state_dict(samples, epoch)``. With ``tail="drop"``, all ranks
+    get the same number of samples. With another batch_size, that number would stand for other samples
+    than those that were trained on, so it is an error, except for a program that reads a single file.
+    `any_batch` allows it, for programs that save only at the end of epochs.
 
-    `rank` and `ranks` are those of torch.distributed where it is initialized, and else 0 of 1.
+    `rank` and `ranks` default to those of torch.distributed if it is initialized, else to 0 of 1.
 
-    `decode` makes what batches are of from a sample (`lsiofs.Stream.samples`), in the worker. With
+    `decode` converts a sample (`lsiofs.Stream.samples`) to what batches are made of, in the worker. With
     `raw`, it gets the record's bytes instead.
 
-    A DataLoader makes its workers anew for each of its iterations: set the epoch before, with
-    `set_epoch`, which workers that persist see as well. Attributes: `epoch` and `samples`, where the
-    next iteration begins; `rank`, `ranks`.
+    A DataLoader starts new workers for each iteration: call `set_epoch` before it. Persistent workers
+    see that as well. Attributes: `epoch` and `samples`, where the next iteration begins; `rank`, `ranks`.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         self.mount, self.decode, self.raw = mount, decode or _as_it_is, raw
         deal = mount.info["deal"]
         self.batch = int(deal["batch"])
-        # Whether steps of any number of files are stretches of the epoch, for loaders of this batch.
+        # Whether a step over any number of files is a part of the epoch, for loaders with this batch size.
         self._in_turn = deal["deal"] == "interleaved"
         if self.ranks > 1 and deal["tail"] == "keep":
             warnings.warn(
@@ -55,16 +54,16 @@ class TorchDataset(IterableDataset):  # type: ignore
                 "for each other: mount with tail=\"drop\" or tail=\"pad\"", MountWarning, stacklevel=3,
             )
         self.epoch, self.samples = epoch, samples
-        # The epoch that is resumed, until set_epoch was called: the first call keeps the place in it.
+        # The resumed epoch, until set_epoch is called: the first call keeps the position in it.
         self._resumed: Optional[int] = epoch
-        # Of this process' file, as a StatefulDataLoader asks for it in each worker: what was taken,
-        # and where the next iteration begins.
+        # For this process' file, because a StatefulDataLoader requests it in each worker: the number
+        # of samples taken, and where the next iteration begins.
         self._file: Optional[str] = None
         self._taken = self._resume = 0
         self._any_batch = any_batch
-        # What set_epoch has said, for workers that persist. Their first iteration is that of the
-        # attributes above, which were copied when the workers began: nothing can overtake them.
-        # The last number is 1 when an iteration has begun, in whichever process.
+        # The values of set_epoch, for persistent workers. Their first iteration uses the attributes
+        # above, which were copied when the workers started. The last number is 1 once an iteration
+        # has begun in any process.
         self._told = torch.tensor([epoch, samples, 0]).share_memory_()  # type: ignore
         self._iterated = False
         if mount._beyond is None:
@@ -72,10 +71,10 @@ class TorchDataset(IterableDataset):  # type: ignore
         self._beyond = mount._beyond
 
     def set_epoch(self, epoch: int, samples: Optional[int] = None) -> None:
-        """The next iteration is of this epoch, behind its first `samples`. Call it between iterations, in the main process.
+        """Makes the next iteration start in this epoch after its first `samples`. Call it between iterations, in the main process.
 
-        Without `samples` it begins at the epoch's start; only the first set_epoch, if it is of the epoch
-        that is resumed, keeps the place where that goes on.
+        Without `samples`, it starts at the beginning of the epoch. Only the first call, if it is for the
+        resumed epoch, keeps the position to resume from.
         """
         if not is_count(epoch) or not (samples is None or is_count(samples)):
             raise ArgumentError(f"set_epoch({epoch!r}, {samples!r}): both must be whole numbers, 0 or more")
@@ -87,7 +86,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         self.mount._named_epoch = epoch
 
     def __len__(self) -> int:
-        """How many samples this rank gets in the next iteration: of ``len(loader)``, by all workers of that loader."""
+        """The number of samples that this rank gets in the next iteration, from all workers of its loader."""
         loader = sys._getframe(1).f_locals.get("self")
         workers = loader.num_workers if isinstance(loader, torch.utils.data.DataLoader) else 0
         files = max(workers, 1) * self.ranks
@@ -95,8 +94,8 @@ class TorchDataset(IterableDataset):  # type: ignore
         return sum(len(epoch.stream(number, files)) for number in range(self.rank, files, self.ranks))
 
     def __iter__(self) -> Iterator[Any]:
-        # Not a generator: the place is taken now, not with the first sample. A StatefulDataLoader
-        # makes an iterator of a state that was at an end, and then another one, for what comes next.
+        # Not a generator: the position is taken now, not at the first sample. A StatefulDataLoader
+        # makes one iterator from a state that was at an end, and then another one to continue.
         me = get_worker_info()  # type: ignore
         worker, workers = (me.id, me.num_workers) if me else (0, 1)
         if me is not None and self._iterated and not self._resume:
@@ -115,7 +114,7 @@ class TorchDataset(IterableDataset):  # type: ignore
     def _decoded(self, samples: Iterator[Any], files: int) -> Iterator[Any]:
         size = _batch_size(sys._getframe(1))
         if size is not None:
-            # The last round is a batch of the mount for each file, and the loader's last batch of each may not be full.
+            # In the last round, each file has a batch of the mount, and the loader's last batch may be incomplete.
             self._beyond[0] = max(int(self._beyond[0]), files * (self.batch + size))
             if files > 1 and not self._any_batch:
                 self._check_batch(size)
@@ -124,7 +123,7 @@ class TorchDataset(IterableDataset):  # type: ignore
             yield self.decode(sample)
 
     def _check_batch(self, size: int) -> None:
-        """Raises an error if the DataLoader that asks for a sample makes other batches than the mount deals."""
+        """Raises an error if the batch size of the DataLoader that requests a sample is not the mount's."""
         if size == self.batch and self._in_turn:
             return
         if not self._in_turn:
@@ -139,7 +138,7 @@ class TorchDataset(IterableDataset):  # type: ignore
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a StatefulDataLoader (of torchdata) asks each of its workers for: the place in this worker's file."""
+        """The position in this worker's file, which a StatefulDataLoader (of torchdata) requests from each worker."""
         self._any_batch = True  # it counts by file
         return {"dataset": self.mount.info["fingerprint"], "epoch": self.epoch, "samples": self.samples, "file": self._file, "taken": self._taken}
 
@@ -162,9 +161,9 @@ class TorchDataset(IterableDataset):  # type: ignore
 
 
 def _batch_size(caller: Any) -> Optional[int]:
-    """The batch size of the DataLoader that asks for a sample, None where another program does.
+    """The batch size of the DataLoader that requests a sample; None if it is not a DataLoader.
 
-    A dataset is not told of its loader. What fetches batches has a list of as many numbers.
+    A dataset does not know its loader. The code that fetches a batch has a list of that many indexes.
     """
     if caller.f_code.co_name != "fetch" or "possibly_batched_index" not in caller.f_locals:
         return None
@@ -177,7 +176,7 @@ def _as_it_is(sample: Any) -> Any:
 
 
 def _ranks(rank: Optional[int], ranks: Optional[int]) -> tuple[int, int]:
-    """The rank and their number: what is named, else what torch.distributed has."""
+    """The rank and the number of ranks: as given, else those of torch.distributed."""
     if (rank is None) != (ranks is None):
         raise ArgumentError("name both rank= and ranks=, or neither where torch.distributed is initialized")
     if rank is None or ranks is None:
