@@ -43,14 +43,20 @@ func New[K comparable](maxBytes int64) *Cache[K] {
 // and by no other.
 func (b *Block[K]) Bytes() []byte { return b.slot.Bytes }
 
-// Allow sets the bound from now on. Memory beyond it is freed, the first to
-// evict first, until that is next to a pinned block.
+// Allow sets the bound from now on. Memory beyond it is freed at once, or as soon as no block in its
+// way is pinned.
 func (c *Cache[K]) Allow(maxBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.arena.Bound(maxBytes)
 	_ = c.arena.Trim(c.arena.MappedBytes() - maxBytes) // nothing to do about it: only memory is lost
-	for c.arena.MappedBytes() > maxBytes && len(c.idle) > 0 && c.evictAround(c.idle[0]) {
+	c.shrink()
+}
+
+// shrink evicts blocks until what is mapped is within the bound, or the next one to evict shares its
+// slab with a pinned one. It is called with mu held.
+func (c *Cache[K]) shrink() {
+	for c.arena.MappedBytes() > c.arena.BoundBytes() && len(c.idle) > 0 && c.evictAround(c.idle[0]) {
 	}
 }
 
@@ -138,6 +144,7 @@ func (c *Cache[K]) release(b *Block[K]) {
 	c.uses++
 	b.used = c.uses
 	heap.Push(&c.idle, b)
+	c.shrink()
 }
 
 // room returns a slot, if need be by evicting blocks that are wanted later than due. It is called

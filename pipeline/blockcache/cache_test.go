@@ -477,3 +477,19 @@ func BenchmarkGet(b *testing.B) {
 		c.Close()
 	}
 }
+
+// Memory that a pinned block kept beyond a lowered bound is freed when it is released.
+func TestLoweredBoundIsMetOnceBlocksAreReleased(t *testing.T) {
+	c := New[int](4 * uring.HugePageBytes)
+	defer c.Close()
+	for k := range 4 {
+		c.Filled(c.Fill(k, uring.HugePageBytes), true)
+	}
+	held := []*Block[int]{c.Get(0), c.Get(1), c.Get(2), c.Get(3)}
+	c.Allow(uring.HugePageBytes)
+	require.Equal(t, int64(4*uring.HugePageBytes), c.Stats().HeldBytes, "all are pinned")
+	for _, b := range held {
+		c.Release(b)
+	}
+	require.Equal(t, int64(uring.HugePageBytes), c.Stats().HeldBytes)
+}

@@ -5,22 +5,24 @@
 // # Use of a Cache
 //
 //	c := blockcache.New[key](maxBytes)
-//	b := c.Get(k)              // pinned; nil: it is not in memory
-//	if b == nil {
-//		b = c.Fill(k, size)    // pinned; nil: it is not worth keeping, or there is no room
-//		…                      // fill b.Bytes(), or other memory if b is nil
-//		c.Filled(b, right)     // kept if right, otherwise freed
+//	if b := c.Get(k); b != nil {               // pinned
+//		…                                      // read b.Bytes()
+//		c.Release(b)
+//	} else if b := c.Fill(k, size); b != nil { // pinned, for this caller alone
+//		…                                      // fill b.Bytes()
+//		c.Filled(b, right)                     // unpinned; kept if right, otherwise freed
+//	} else {
+//		…                                      // not worth keeping, or no room: use other memory
 //	}
-//	c.Release(b)               // after Get
-//	c.Close()                  // waits for pinned blocks
+//	c.Close()                                  // waits for pinned blocks
 //
 // A block is written by the caller of Fill only. Other callers get it once it is filled, so those
 // that Get finds don't change. While a block is being filled, Get and Fill return nil for its key
 // and nothing waits: a caller that has work to merge or to postpone does so itself, and one that
 // does not fills memory of its own.
 //
-// Lock is for several operations under one lock. With it, an operation costs a look-up in a map.
-// Get and Fill of what is known allocate nothing.
+// Lock is for several operations under one lock: with it held, an operation costs a look-up in a
+// map. Get and Fill of what is known allocate nothing.
 //
 // # What is kept
 //

@@ -48,7 +48,7 @@ type key struct {
 	block int64 // starting at 1; 0 is the whole chunk
 }
 
-// cell is a cell that is decoded or is going to be wanted.
+// cell is the unit of decoding (see the package comment) as it is kept in memory.
 type cell = blockcache.Block[key]
 
 // submission is one call of Submit: the chunks that its reads want. Everything except the tasks and
