@@ -14,12 +14,12 @@ import (
 )
 
 // follower provides the snapshots of a dataset that grows in a directory, as configured by
-// Spec.Grow: a stock of the present shards, and a taker of epochs.
+// Spec.Grow: a live index of the present shards, and a Snapshotter, which starts epochs.
 type follower struct {
-	mount  *mount
-	runDir string
-	stock  *catalog.LiveIndex
-	taker  *snapshot.Snapshotter
+	mount       *mount
+	runDir      string
+	live        *catalog.LiveIndex
+	snapshotter *snapshot.Snapshotter
 }
 
 // Open implements snapshots. It starts following the directory, and waits until the first epoch
@@ -52,11 +52,11 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	if newest == "" && begun {
 		newest = growing.By(info.Newest)
 	}
-	if f.stock, err = catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
+	if f.live, err = catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: c, Kind: info.Kind, FormatLine: info.Format}); err != nil {
 		return err
 	}
 	if pinned != nil { // the format and kind of the run then follow from its shards
-		sealed, err := sealSnapshot(ctx, f.stock, f.mount.files, pinned.Text)
+		sealed, err := sealSnapshot(ctx, f.live, f.mount.files, pinned.Text)
 		if err == nil {
 			err = sealed.Close()
 		}
@@ -64,8 +64,8 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 			return err
 		}
 	}
-	f.taker, err = snapshot.Open(ctx, snapshot.Config{
-		Index: f.stock, Storage: f.mount.files, Root: f.mount.root, RunDir: f.runDir,
+	f.snapshotter, err = snapshot.Open(ctx, snapshot.Config{
+		Index: f.live, Storage: f.mount.files, Root: f.mount.root, RunDir: f.runDir,
 		Window: window, Newest: newest, MinNew: minNew, Settle: g.Settle, Poll: g.Poll,
 		SampleOf: f.mount.spec.Order.Sample.Of, Hold: f.mount.links, Pinned: pinned, Log: f.mount.log,
 	})
@@ -113,27 +113,27 @@ func (f *follower) suits(there string, begun bool) error {
 
 // wait waits for the first epoch, unless none may be started.
 func (f *follower) wait(ctx context.Context) error {
-	latest, any := f.taker.Latest()
+	latest, any := f.snapshotter.Latest()
 	if f.mount.spec.Grow.Of != "" && (!any || f.mount.spec.Epoch > latest) {
 		return fmt.Errorf("the checkpoint is of epoch %d, which the run in %s does not have: it may be an old copy: name the run's own directory with --run", f.mount.spec.Epoch, f.runDir)
 	}
 	if any || f.mount.options.TakesNone {
 		return nil
 	}
-	return f.taker.Wait(ctx, f.mount.options.Waiting)
+	return f.snapshotter.Wait(ctx, f.mount.options.Waiting)
 }
 
 // Latest implements snapshots.
 func (f *follower) Latest() (epoch uint64, any bool) {
-	if f.taker == nil {
+	if f.snapshotter == nil {
 		return 0, false
 	}
-	return f.taker.Latest()
+	return f.snapshotter.Latest()
 }
 
 // Catalog implements snapshots.
 func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error) {
-	c, e, err := f.taker.Catalog(ctx, epoch, take && !f.mount.options.TakesNone)
+	c, e, err := f.snapshotter.Catalog(ctx, epoch, take && !f.mount.options.TakesNone)
 	if f.mount.options.TakesNone && errors.Is(err, growing.ErrNotYet) {
 		err = f.looksOnly(err)
 	}
@@ -142,35 +142,35 @@ func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 
 // CanTake implements snapshots.
 func (f *follower) CanTake(ctx context.Context, epoch uint64) error {
-	return f.taker.CanTake(ctx, epoch)
+	return f.snapshotter.CanTake(ctx, epoch)
 }
 
 // looksOnly is the error for an epoch that has not started, in a command that starts none.
 func (f *follower) looksOnly(err error) error {
 	const begins = "this command begins none; lsiofs mount --grow and lsiofs cat --grow do"
-	_, any := f.taker.Latest()
+	_, any := f.snapshotter.Latest()
 	switch {
 	case any:
 		return fmt.Errorf("%w: this command starts no epoch; lsiofs mount --grow and lsiofs next do", err)
-	case f.taker.Run() == "":
+	case f.snapshotter.Run() == "":
 		return fmt.Errorf("there is no run in %s yet: name another directory with --run; %s (%w)", f.runDir, begins, err)
 	}
 	return fmt.Errorf("the run in %s has no epoch yet: %s (%w)", f.runDir, begins, err)
 }
 
 // Run implements snapshots.
-func (f *follower) Run() string { return f.taker.Run() }
+func (f *follower) Run() string { return f.snapshotter.Run() }
 
 // Growing implements snapshots.
-func (f *follower) Growing() snapshot.Status { return f.taker.Status() }
+func (f *follower) Growing() snapshot.Status { return f.snapshotter.Status() }
 
 // Close implements snapshots.
 func (f *follower) Close() (err error) {
-	if f.taker != nil {
-		err = f.taker.Close()
+	if f.snapshotter != nil {
+		err = f.snapshotter.Close()
 	}
-	if f.stock != nil {
-		err = errors.Join(err, f.stock.Close())
+	if f.live != nil {
+		err = errors.Join(err, f.live.Close())
 	}
 	return err
 }
@@ -185,12 +185,12 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 	if err != nil {
 		return nil, err
 	}
-	stock, err := catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: m.catalogConfig()})
+	live, err := catalog.OpenLiveIndex(ctx, catalog.LiveIndexConfig{Config: m.catalogConfig()})
 	if err != nil {
 		return nil, err
 	}
-	g.catalog, err = sealSnapshot(ctx, stock, m.files, text)
-	if err = errors.Join(err, stock.Close()); err != nil {
+	g.catalog, err = sealSnapshot(ctx, live, m.files, text)
+	if err = errors.Join(err, live.Close()); err != nil {
 		if g.catalog != nil {
 			err = errors.Join(err, g.catalog.Close())
 		}
@@ -202,12 +202,12 @@ func (g *generation) openSnapshotFile(ctx context.Context) (shut func() error, e
 
 // sealSnapshot indexes the shards in a snapshot's text that are not indexed yet, and returns their
 // catalog.
-func sealSnapshot(ctx context.Context, stock *catalog.LiveIndex, files storage.Storage, text []byte) (*catalog.Catalog, error) {
+func sealSnapshot(ctx context.Context, live *catalog.LiveIndex, files storage.Storage, text []byte) (*catalog.Catalog, error) {
 	shards, err := catalog.ShardsOf(text)
 	if err != nil {
 		return nil, fmt.Errorf("it is not a snapshot: %w", err)
 	}
-	if err := stock.Suits(ctx, text); err != nil {
+	if err := live.Suits(ctx, text); err != nil {
 		return nil, err
 	}
 	var found []storage.Object
@@ -218,8 +218,8 @@ func sealSnapshot(ctx context.Context, stock *catalog.LiveIndex, files storage.S
 			return nil, ctx.Err()
 		} // otherwise Seal reports that it is missing
 	}
-	if err := stock.Index(ctx, found); err != nil {
+	if err := live.Index(ctx, found); err != nil {
 		return nil, err
 	}
-	return stock.Seal(ctx, text)
+	return live.Seal(ctx, text)
 }

@@ -61,7 +61,7 @@ func settle(t *testing.T, d *Dataset, path string) {
 	f := d.generations.snapshots.(*follower)
 	require.Eventually(t, func() bool {
 		o, err := f.mount.files.Stat(t.Context(), path)
-		return err == nil && f.stock.Has(o)
+		return err == nil && f.live.Has(o)
 	}, time.Minute, 20*time.Millisecond)
 }
 

@@ -389,14 +389,14 @@ type news struct {
 // Status returns the current state. The new data of the next epoch may be slightly out of date if
 // there are very many shards: computing it is limited to a twentieth of a core.
 func (t *Snapshotter) Status() Status {
-	looks, stock := t.watcher.Status(), t.config.Index
-	counts := stock.Counts()
+	looks, live := t.watcher.Status(), t.config.Index
+	counts := live.Counts()
 	s := Status{
 		Run: t.Run(), RunDir: t.config.RunDir, Window: t.config.Window.String(), Watch: looks.Watch, WatchWhy: looks.Why,
 		Shards: counts.Shards, Indexing: t.queue.left(), Settling: looks.Settling, WaitingShards: counts.Waiting,
-		PassedOver: counts.PassedOver, PassedOverFirst: stock.FirstPassed(), Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
+		PassedOver: counts.PassedOver, PassedOverFirst: live.FirstPassed(), Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
 	}
-	for i, w := range stock.Waiting() {
+	for i, w := range live.Waiting() {
 		if i == mostWaiting {
 			break
 		}
