@@ -33,8 +33,9 @@ type Forecast struct {
 	Pieces    uint64 // read or decoded, each counted once
 	KeptBytes int64  // the most that has been read and not delivered at any time, if memory holds it
 	Fits      bool   // each piece is read once: memory holds what waits
-	// Estimated means that the counts are close but not exact: decoders run concurrently with
-	// readers, and how much of a file they read up to a position within a member is interpolated.
+	// Estimated means that the counts are close but not exact: how far real decoders run ahead of a
+	// reader depends on their speed, and how much of a file they read up to a position within a member
+	// is interpolated.
 	Estimated    bool
 	DecodedBytes int64  // output of the decoders of compressed shards, needed or not
 	Passes       uint64 // decoders opened
@@ -60,7 +61,8 @@ const lendRecords = 256
 // DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
 // what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
 // with the same memory, over a storage that answers at once without data, and with decoders that
-// only advance. So it counts what would really happen.
+// only advance, and have done all that they were asked for before the next call of Read. So it counts
+// what would really happen.
 //
 // It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and
@@ -141,6 +143,9 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		w.lent(numbers[:m])
 		k += uint64(m)
 		loan.Release()
+		if d.scanner != nil && d.o.Choice.Spooled == nil {
+			d.scanner.Settle()
+		}
 		if m == 0 {
 			break // the sequence is shorter than its Len
 		}
@@ -249,7 +254,7 @@ func (w *waits) lent(records []uint64) {
 		number := w.places.Table.Of(record)
 		if x, bit := &w.seen[number>>6], uint64(1)<<(number&63); *x&bit == 0 {
 			*x |= bit
-			_, l := w.places.Layout(number, func(int) (int64, chunkmap.Widener) { return 0, nil })
+			_, l := w.places.Layout(number, func(int) int64 { return 0 })
 			for _, s := range l.Spans {
 				w.now += max(s.SizeBytes, 0)
 			}

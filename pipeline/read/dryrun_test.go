@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,9 +60,9 @@ func requireWithin(t *testing.T, share float64, dry, real Forecast) {
 }
 
 // A dry run counts what a reader then takes: exactly if memory holds what waits, and within about a
-// tenth if pieces are dropped and read again. What is dropped, and what a gatherer can read
-// together with little memory, depends on when reads complete, so on a busy machine it may be off
-// by twice or three times as much.
+// tenth if pieces are dropped and read again. What a gatherer can read together with little memory
+// depends on when reads complete, and what decoders keep in passing on when they run, so on a busy
+// machine these may be off by twice as much.
 func TestADryRunCountsWhatIsRead(t *testing.T) {
 	countsInTurn(t)
 	const mib = 1 << 20
@@ -85,20 +86,24 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 		records int // 0: all
 	}{
 		{"gather, much memory", plain, spec.ReadGather, 256 * mib, 0, 0},
-		{"gather, little memory", plain, spec.ReadGather, 8 * mib, 0.3, 0},
+		{"gather, little memory", plain, spec.ReadGather, 8 * mib, 0.2, 0},
 		{"gather of records with checksums", checksummed, spec.ReadGather, 256 * mib, 0, 0},
 		{"scan, much memory", plain, spec.ReadScan, 256 * mib, 0, 0},
 		{"scan of records with checksums", checksummed, spec.ReadScan, 256 * mib, 0, 0},
-		{"scan, little memory", plain, spec.ReadScan, 12 * mib, 0.2, 4000},
+		{"scan, little memory", plain, spec.ReadScan, 12 * mib, 0.1, 4000},
 		{"scan of gzip, much memory", packed("gz", nil), spec.ReadScan, 256 * mib, 0.1, 0},
-		{"scan of gzip with points, little memory", packed("gz", func(s *readtest.Shape) { s.PointBytes = 512 << 10 }), spec.ReadScan, 12 * mib, 0.3, 500},
-		{"scan of zstd frames, little memory", packed("zst", func(s *readtest.Shape) { s.Member = 50 }), spec.ReadScan, 12 * mib, 0.4, 500},
+		{"scan of gzip with points, little memory", packed("gz", func(s *readtest.Shape) { s.PointBytes = 512 << 10 }), spec.ReadScan, 12 * mib, 0.1, 500},
+		{"scan of zstd frames, little memory", packed("zst", func(s *readtest.Shape) { s.Member = 50 }), spec.ReadScan, 12 * mib, 0.1, 500},
+		{"scan of gzip in order, little memory", packed("gz", nil), spec.ReadScan, 8 * mib, 0.1, 8000},
 		{"spool of gzip", packed("gz", nil), spec.ReadSpool, 12 * mib, 0.01, 0},
 		{"spool of zstd", packed("zst", nil), spec.ReadSpool, 24 * mib, 0.01, 0},
 		{"spool of lz4", packed("lz4", nil), spec.ReadSpool, 24 * mib, 0.01, 0},
 	} {
 		d := readtest.Make(t, c.shape)
 		for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
+			if strings.Contains(c.name, "in order") && shuffle != spec.ShuffleNone {
+				continue // each of few members would be decoded thousands of times
+			}
 			if c.read == spec.ReadGather && shuffle == spec.ShuffleNone && c.within > 0 {
 				continue // what is read together depends on how soon reads complete
 			}
@@ -114,7 +119,11 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 					seq = seq[:c.records]
 				}
 				dry, real := dryAndReal(t, d, seq, cfg)
-				requireWithin(t, c.within, dry, real)
+				within := c.within
+				if c.read == spec.ReadScan && c.shape.Codec != "" && shuffle == spec.ShuffleReservoir {
+					within = 0.3 // two readers differ as much, by when decoders run
+				}
+				requireWithin(t, within, dry, real)
 				if c.within == 0 {
 					require.True(t, dry.Fits)
 					require.False(t, dry.Estimated)

@@ -299,7 +299,7 @@ func (f *Fetcher) planning() *window.Plan {
 		p.Index, p.Places, p.Chunks = f.o.Index, f.o.Survey.Places, f.o.Choice.Chunks
 		p.Phase = f.o.Phase
 		p.Layout = func(part chunkmap.Part, number int) (int, chunkmap.Layout) {
-			return f.o.Survey.Places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return f.o.Profile.GapBytes, nil })
+			return f.o.Survey.Places.Of(part).Layout(number, func(int) int64 { return f.o.Profile.GapBytes })
 		}
 		p.StaleRecords = sizes.StaleRecords()
 		p.Init()

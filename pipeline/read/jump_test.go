@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -54,7 +53,7 @@ func TestRandomReadsLoadOnlyRequestedRecords(t *testing.T) {
 				k := uint64(i/5*1100 + i%5*200)
 				readtest.LendOne(t, d, r, seq, k)
 				number := f.o.Survey.Places.Table.Of(seq[k])
-				_, l := f.o.Survey.Places.Layout(number, func(int) (int64, chunkmap.Widener) { return f.o.Profile.GapBytes, nil })
+				_, l := f.o.Survey.Places.Layout(number, func(int) int64 { return f.o.Profile.GapBytes })
 				switch {
 				case s.Read == spec.ReadGather:
 					reads, bytes = reads+1, bytes+int64(len(d.Records[seq[k]]))

@@ -27,23 +27,15 @@ type Range struct{ OffsetBytes, SizeBytes int64 }
 // part.
 type Span struct{ OffsetBytes, SizeBytes int64 }
 
-// Widener extends ranges to the units in which data is read. It is called in order.
-type Widener interface {
-	// From returns where a read of the byte at an offset begins.
-	From(offsetBytes int64) int64
-	// To returns where a read of the byte before an end ends.
-	To(endBytes int64) int64
-}
-
 // TableBytes returns the memory of the table of a piece of that many records that is in memory. It
 // is counted twice: the garbage collector lets the heap grow to double the live memory.
 func TableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
 
 // Layout returns the layout of a piece's records that are in the part, which must have some, and
-// the shard that they are in. how returns, for that shard, the largest gap between records that is
-// read with them, and what widens ranges, which may be nil. A large piece of an uncompressed shard
-// consists of whole pages, unless Unaligned is set.
-func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widener)) (shard int, l Layout) {
+// the shard that they are in. gapBytes returns, for that shard, the largest gap between records that
+// is read with them. A large piece of an uncompressed shard consists of whole pages, unless Unaligned
+// is set.
+func (p *Map) Layout(piece int, gapBytes func(shard int) int64) (shard int, l Layout) {
 	n := p.Table.Records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
 	for i := range numbers {
@@ -51,7 +43,7 @@ func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widene
 	}
 	p.Index.Extents(numbers, extents)
 	shard = extents[0].Shard
-	gapBytes, wide := how(shard)
+	gap := gapBytes(shard)
 	l = Layout{Spans: make([]Span, n)}
 	base := int64(0) // size of the ranges before the last
 	for i, x := range extents {
@@ -60,18 +52,12 @@ func (p *Map) Layout(piece int, how func(shard int) (gapBytes int64, wide Widene
 			continue
 		}
 		from, end := x.OffsetBytes, x.OffsetBytes+x.SizeBytes
-		if len(l.Ranges) == 0 || from-l.End() > gapBytes {
+		if len(l.Ranges) == 0 || from-l.End() > gap {
 			base = l.SizeBytes
-			if wide != nil {
-				from = wide.From(from)
-			}
 			l.Ranges = append(l.Ranges, Range{OffsetBytes: from})
 		}
 		r := &l.Ranges[len(l.Ranges)-1]
 		if end > r.OffsetBytes+r.SizeBytes {
-			if wide != nil {
-				end = wide.To(end)
-			}
 			r.SizeBytes = end - r.OffsetBytes
 		}
 		l.Spans[i] = Span{base + x.OffsetBytes - r.OffsetBytes, x.SizeBytes}

@@ -55,7 +55,7 @@ func TestLayoutMapsPieceToItsBytes(t *testing.T) {
 			table, err := New([]uint64{0, uint64(len(c.extents))}, uint64(len(c.extents)))
 			require.NoError(t, err)
 			p := Map{Index: x, Table: table, Part: x}
-			_, l := p.Layout(0, func(int) (int64, Widener) { return 10, nil })
+			_, l := p.Layout(0, func(int) int64 { return 10 })
 			require.Equal(t, c.want, l)
 		})
 	}

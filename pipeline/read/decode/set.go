@@ -253,6 +253,9 @@ const (
 	slowBytes  = 1 << 20
 )
 
+// Settle waits until no decoder runs. Meanwhile no load may be assigned, and no Through be in progress.
+func (s *Set) Settle() { s.goroutines.Wait() }
+
 // Stop makes decoders end: their loads fail with ErrClosed. Decoders that wait for memory continue.
 func (s *Set) Stop() {
 	s.mu.Lock()

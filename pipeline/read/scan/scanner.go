@@ -135,6 +135,10 @@ func (sc *Scanner) TableBytes() int64 {
 // Cores returns how many decoders decode at the same time.
 func (sc *Scanner) Cores() int { return sc.decoders.Cores() }
 
+// Settle waits until decoders have nothing more to do. No reader may be in use meanwhile, and no shard
+// be spooled.
+func (sc *Scanner) Settle() { sc.decoders.Settle() }
+
 // now returns nanoseconds since the scanner started.
 func (sc *Scanner) now() int64 { return int64(time.Since(sc.started)) }
 
@@ -172,8 +176,8 @@ func (sc *Scanner) nearRecords() uint64 {
 
 // layoutWith returns the layout of a piece with the records of a part.
 func (sc *Scanner) layoutWith(part chunkmap.Part, number int) (shard int, l chunkmap.Layout) {
-	return sc.o.Survey.Places.Of(part).Layout(number, func(shard int) (gapBytes int64, wide chunkmap.Widener) {
-		return choose.GapBytes(sc.o.Index.Shard(shard).Codec != nil, sc.sampled, sc.o.Profile), nil
+	return sc.o.Survey.Places.Of(part).Layout(number, func(shard int) int64 {
+		return choose.GapBytes(sc.o.Index.Shard(shard).Codec != nil, sc.sampled, sc.o.Profile)
 	})
 }
 

@@ -93,7 +93,7 @@ func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
 	p := &Plan{
 		Hints: rec, Index: x, Places: places, Chunks: true, MostBytes: 1 << 40, LookaheadBytes: 64 << 20,
 		Layout: func(part chunkmap.Part, number int) (int, chunkmap.Layout) {
-			return places.Of(part).Layout(number, func(int) (int64, chunkmap.Widener) { return 0, nil })
+			return places.Of(part).Layout(number, func(int) int64 { return 0 })
 		},
 		Now: func() time.Time { return now },
 	}
