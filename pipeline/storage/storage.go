@@ -293,9 +293,9 @@ func (f *Inflight) Close() {
 	}
 }
 
-// DescriptorShare is a part of the file descriptors that a process may have (RLIMIT_NOFILE, ulimit -n):
-// one in this many. They are divided among the parts that keep many files open. At least half of them are left for FUSE,
-// connections, readers, spools and everything else:
+// DescriptorShare is a part of the file descriptors that a process may have (RLIMIT_NOFILE, ulimit
+// -n): one in this many. They are divided among the parts that keep many files open. At least half of
+// them are left for FUSE, connections, readers, spools and everything else:
 //
 //	                        Files  Mappings  Cache  Copies  CopyMappings
 //	of the limit              1/4       1/4    1/8    1/16          1/16
