@@ -94,7 +94,7 @@ func newCommand(o *options) *cobra.Command {
 		Short: "Check what lsiofs promises, or make data to measure with",
 		Long: `With --check, measures what lsiofs promises. It fails with exit code 6 if a promise is not
 kept, and lists what could not be measured here and why. Without DATASET, it makes
-datasets of 0.7 GB and removes them (some minutes, 2 GB of disk). Section zarr cuts crops
+datasets of 0.7 GB and removes them (some minutes, 3 GB of disk). Section zarr cuts crops
 of arrays that it makes (1 GB), and compares them with a loop of the same decoders.
 Section network reads such a dataset from a web server on this machine that answers
 after 20 ms, and compares with a plain loop of the same requests. It measures the lsiofs

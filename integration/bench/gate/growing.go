@@ -52,8 +52,6 @@ const (
 	growingTars = 100
 	// shardRecords is the number of records in each shard. What matters is the number of shards.
 	shardRecords = 2
-	// mostLinks bounds the links to a file, as file systems do.
-	mostLinks = 10_000
 	// arrivalRate is the number of files that arrive per second.
 	arrivalRate = 1000
 	// growingPatience bounds each wait.
@@ -134,19 +132,12 @@ func (d *grower) mount(ctx context.Context) error {
 	return d.indexed(ctx)
 }
 
-// fill makes the shards that exist from the beginning. They are links to a few files, which is
-// quick. A link changes its file's ctime, so none are made once the directory is watched.
+// fill makes the shards that exist from the beginning: files of their own, since links to one file
+// would count as one shard.
 func (d *grower) fill(shards int) error {
-	seed := ""
-	for n := range shards {
-		if n%mostLinks == 0 {
-			seed = filepath.Join(d.growing.dir, fmt.Sprintf("%s-%d.seed", filepath.Base(d.data), n))
-			if err := os.WriteFile(seed, d.content, 0o600); err != nil {
-				return err
-			}
-		}
-		if err := os.Link(seed, d.nextPath()); err != nil {
-			return bench.NotMeasured("no hard links can be made here: %w", err)
+	for range shards {
+		if err := os.WriteFile(d.nextPath(), d.content, 0o600); err != nil {
+			return err
 		}
 	}
 	return nil
