@@ -64,9 +64,9 @@ func (e *exact) Drop(reader uint64) {
 }
 
 // newExpected returns a gatherer that reads each record separately, and announces it.
-func newExpected(t *testing.T, d *readtest.Dataset) (*Gatherer, *exact) {
+func newExpected(t *testing.T, d *readtest.Dataset, memoryBytes int64) (*Gatherer, *exact) {
 	e := &exact{t: t, readers: map[uint64][]storage.Block{}}
-	c := testOptions(d, 2<<20, readtest.OpenStorage(t, d.Dir))
+	c := testOptions(d, memoryBytes, readtest.OpenStorage(t, d.Dir))
 	c.Profile.Apart = true
 	return newGathererTold(t, c, &window.Plan{Hints: e, Exact: true, Index: d.Index}), e
 }
@@ -81,7 +81,7 @@ func rangeOf(d *readtest.Dataset, record uint64, epoch uint64) storage.Block {
 // before they are read.
 func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
-	g, e := newExpected(t, d)
+	g, e := newExpected(t, d, 2<<20)
 	seq := readtest.RandomOrder(1, d.Index)
 	r := g.Open(inEpoch{seq, 5})
 	var l budget.Records
@@ -106,11 +106,49 @@ func TestSequentialReaderExpectsRecordsInItsOrder(t *testing.T) {
 	require.Empty(t, e.readers)
 }
 
+// Many readers announce as much as few, and no more often.
+func TestManyReadersExpectAsFarAsOneDoes(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 4000, MaxBytes: 200})
+	for _, count := range []int{8, 40} {
+		g, e := newExpected(t, d, 64<<20)
+		readers := make([]*Reader, count)
+		seqs := make([]readtest.List, count)
+		for i := range readers {
+			seqs[i] = readtest.RandomOrder(uint64(i), d.Index)
+			readers[i] = g.Open(seqs[i])
+		}
+		var l budget.Records
+		furthest, limit := 0, min(exactRecords, mostExactWants/count)
+		for k := 0; k < 8000; k += 50 {
+			for i, r := range readers {
+				for from, end := k, k+50; from < end; {
+					require.NoError(t, r.Read(context.Background(), uint64(from), end-from, &l))
+					require.Equal(t, string(d.Records[seqs[i][from]]), string(l.Records[0]))
+					from += len(l.Records)
+					l.Release()
+				}
+			}
+			for _, of := range e.readers {
+				furthest = max(furthest, len(of))
+			}
+		}
+		require.Greater(t, furthest, limit*9/10, "%d readers", count)
+		require.Less(t, e.wants, count*(20+8*8000/limit), "%d readers: not for each call", count)
+		for _, r := range readers {
+			r.Close()
+		}
+		require.Empty(t, e.readers)
+	}
+}
+
+// The bounds of package window: how many records a reader expects, and all readers together.
+const exactRecords, mostExactWants = 4096, 64 << 10
+
 // For a reader that jumps now and then: what it expected is forgotten, what it reads on afterwards
 // is expected, and nothing else is ever passed.
 func TestJumpForgetsExpectedRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 3, Records: 9000, MaxBytes: 1000})
-	g, e := newExpected(t, d)
+	g, e := newExpected(t, d, 2<<20)
 	seq := readtest.RandomOrder(1, d.Index)
 	at := map[storage.Block]bool{}
 	for _, n := range seq {

@@ -15,32 +15,37 @@ const (
 	firstReachBytes = 16 << 20
 	// lookRecords limits how many records are looked up in one call, about a millisecond.
 	lookRecords = 64 << 10
-	// mostWants limits what is planned for a reader, at about 150 bytes each including what a
+	// mostWants limits what is planned for all readers, at about 150 bytes each including what a
 	// storage keeps of it.
 	mostWants = 16 << 10
 
 	// exactRecords is how many records of a reader are announced beyond what it has submitted if
-	// Plan.Exact is set. The list is sent again every exactStep records. The reader waits meanwhile, so
-	// at first a call announces exactStep records, or exactTimes as many as it submits if that is more.
+	// Plan.Exact is set, unless mostExactWants limits it. The list is sent again after each eighth
+	// of it. The reader waits meanwhile, so at first a call announces exactStep records, or
+	// exactTimes as many as it submits if that is more.
 	exactRecords = 4096
-	exactStep    = 512
+	exactStep    = exactRecords / exactParts
+	exactParts   = 8
 	exactTimes   = 2
+	// mostExactWants is mostWants for exact plans: enough for 16 readers.
+	mostExactWants = 64 << 10
 )
 
 // Lookahead goes through a sequence ahead of its reader, and tells the storage (storage.Hints) which
-// chunks or records will be read, soonest first. It is not for concurrent use. All methods accept a nil Lookahead.
+// chunks or records will be read, soonest first. It is not for concurrent use. All methods but
+// Submitting and Announce accept a nil Lookahead.
 //
 //	          at          planAt                             to
 //	──────────┼─────────────┼─────────────────────────────────┼────────
 //	 passed   │◄─ a quarter ┘   ▓   ▓▓  ▓     ▓  ▓▓    ▓  ▓   │ not looked up
 //	          │                 └ a chunk, at its first record │
 //
-// While the reader is before planAt, a call costs two comparisons. When it reaches planAt, the storage
-// gets the new plan. So each record is looked up once, and each chunk is in about four
+// While the reader is before planAt, a call costs two comparisons. When it reaches planAt, the
+// storage gets the new plan. So each record is looked up once, and each chunk is in about four
 // plans.
 //
-// If Plan.Exact is set, the reader's place is what it has submitted (Submitting, Announce); otherwise it
-// is what it asks for (Move).
+// If Plan.Exact is set, the reader's place is what it has submitted (Submitting, Announce);
+// otherwise it is what it asks for (Move).
 type Lookahead struct {
 	plan   *Plan
 	seq    chunkmap.Sequence
@@ -174,16 +179,20 @@ func (w *Lookahead) Announce() {
 	}
 	w.look(math.MaxInt64, min(w.at+exactRecords, w.to+max(exactTimes*w.submitted, exactStep), w.seq.Len()))
 	w.tell()
-	w.planAt = w.at + 1
-	if w.to >= min(w.at+exactRecords, w.seq.Len()) {
+	switch {
+	case w.to == w.seq.Len():
 		w.planAt = w.at + exactStep
+	case w.to >= w.at+exactRecords, w.named.len() >= w.plan.mostWants():
+		w.planAt = w.at + max((w.to-w.at)/exactParts, 1)
+	default:
+		w.planAt = w.at + 1 // it still grows
 	}
 }
 
 // Hurry sends the plan again from record k on, for a reader that has waited for it for a while: it
-// is due now.
+// is due now. Exact plans have no due times, so it does nothing for them.
 func (w *Lookahead) Hurry(k uint64) {
-	if w == nil || !w.told || k < w.at || k > w.to {
+	if w == nil || w.plan.Exact || !w.told || k < w.at || k > w.to {
 		return
 	}
 	w.pass(k)

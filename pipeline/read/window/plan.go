@@ -122,8 +122,13 @@ func (p *Plan) now() time.Time {
 
 func (p *Plan) near() uint64 { return max(p.NearRecords, nearRecords) }
 
+// mostWants limits what is planned for one reader.
 func (p *Plan) mostWants() int {
-	return max(mostWants/int(max(p.readers.Load(), 1)), 256)
+	most := mostWants
+	if p.Exact {
+		most = mostExactWants
+	}
+	return max(most/int(max(p.readers.Load(), 1)), 256)
 }
 
 func (p *Plan) shardOf(number int) int {

@@ -44,6 +44,9 @@ type expectedBlock struct {
 const (
 	leastExpected = 16 << 10
 	mostExpected  = 256 << 10
+	// notedAtOnce bounds the blocks that one Want notes, because other readers wait meanwhile. The
+	// next call, which repeats the list, notes more.
+	notedAtOnce = 2048
 )
 
 func newFuture(memoryBytes int64) *future {
@@ -79,7 +82,7 @@ func (s *Storage) Want(reader uint64, blocks []storage.Block) {
 		r.next = max(r.next, f.now+1)
 	}
 	defer r.located.trim()
-	for i := noted; i < len(blocks) && f.chunks < f.maxChunks; i++ {
+	for i := noted; i < min(len(blocks), noted+notedAtOnce) && f.chunks < f.maxChunks; i++ {
 		b := &blocks[i]
 		x := expectedBlock{position: r.next, cube: s.cubeOf(b), offsetBytes: b.OffsetBytes, sizeBytes: b.SizeBytes, epoch: b.Epoch}
 		x.cells = s.expect(&r.located, &x)
