@@ -45,6 +45,7 @@ var arrows = []struct {
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/format"}, "the order depends on the catalog, not the other way round"},
 	{"pipeline/read/gather", []string{"pipeline/catalog", "pipeline/read/budget", "pipeline/read/chunkmap", "pipeline/read/options", "pipeline/read/window", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/format"}, "gathering knows nothing of the other ways to read"},
 	{"pipeline/read/budget", []string{"pipeline/blockcache", "pipeline/meter"}, "memory is charged and pinned, whatever it holds"},
+	{"pipeline/read/mapped", []string{"pipeline/read/budget", "pipeline/storage"}, "ranges of files are mapped by number: this knows neither records nor readers"},
 	{"pipeline/read/chunkmap", []string{"pipeline/catalog", "pipeline/read/budget", "pipeline/format", "pipeline/storage"}, "where pieces are follows from the catalog alone"},
 	{"pipeline/read/choose", []string{"pipeline/catalog", "pipeline/read/budget", "pipeline/read/chunkmap", "pipeline/spec", "pipeline/storage"}, "the choice follows from the index and the settings: nothing is read for it"},
 	{"pipeline/read/options", []string{"pipeline/diskcache", "pipeline/format", "pipeline/meter", "pipeline/read/budget", "pipeline/read/choose", "pipeline/read/chunkmap", "pipeline/spec", "pipeline/storage", "uring"}, "options are what all packages below read share, so they know none of these"},
@@ -145,6 +146,11 @@ func TestImportsGoOneWay(t *testing.T) {
 		list, err := cmd.Output()
 		require.NoError(t, err, "%s", &stderr)
 		out = append(out, list...)
+	}
+	rules := map[string]bool{}
+	for _, a := range arrows {
+		require.False(t, rules[a.pkg], "%s has two rules", a.pkg)
+		rules[a.pkg] = true
 	}
 	packages := 0
 	for line := range strings.Lines(string(out)) {

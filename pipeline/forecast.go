@@ -98,7 +98,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (
 	if f.RecordBytes, err = g.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: survey.Needs(), Warning: choice.Warning}
+	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: survey.Profile(), Strategy: choice.Strategy, Reason: choice.Reason, Epoch: survey.Needs(), Warning: choice.Warning}
 	e := v.Epoch()
 	run := func(how read.Choice) (read.Forecast, error) {
 		return survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)

@@ -85,7 +85,7 @@ func TestReferencedHierarchyEqualsItsDirectory(t *testing.T) {
 
 // If a file in the place of a zip or reference file is something else, the error names what it is.
 func TestFileOfOtherKindInPlaceOfStoreIsNamed(t *testing.T) {
-	for name, says := range map[string]string{"a.json": "a.json: it is an HTML page", "a.zip": "a.zip: it is an HTML page", "gz.json": "gz.json: it is compressed with gzip: gunzip -c FILE", "cut.zip": "cut.zip: it is not a zip file, or was cut off", "list.json": `expected {, not "["`} {
+	for name, says := range map[string]string{"a.json": "a.json: it is an HTML page", "a.zip": "a.zip: it is an HTML page", "gz.json": "gz.json: it is compressed with gzip: gunzip -c FILE", "cut.zip": "cut.zip: it is not a zip file, or was cut off", "list.json": `expected an object, {…}, not "["`} {
 		content := map[string]string{"gz.json": "\x1f\x8b\x08\x00", "cut.zip": "PK\x03\x04", "list.json": "[]"}[name]
 		if content == "" {
 			content = "<!DOCTYPE html><p>log in</p>"

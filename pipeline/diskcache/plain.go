@@ -45,7 +45,7 @@ var _ storage.Storage = (*Plain)(nil)
 // object of a shard. decode decodes a shard from front to back, and returns an error unless it was
 // valid to its end.
 func (s *Storage) OpenPlain(c ShelfConfig, raw func(shard int) storage.Object, decode func(shard int, write func([]byte) error) error) *Plain {
-	if len(c.Shards)+len(s.plainKeys()) > s.config.MaxFiles/2 {
+	if len(c.Shards)+s.plainObjects() > s.config.MaxFiles/2 {
 		return nil
 	}
 	p := &Plain{s: s, decode: decode, objects: map[int]storage.Object{}, shards: map[storage.Object]*plainShard{}, waiting: map[int][]*storage.Read{}}
@@ -133,7 +133,8 @@ func (s *Storage) identify(o storage.Object) (Identity, bool) {
 	return s.config.Identify(o)
 }
 
-// plainKeys returns the keys of the objects of all Plains, all of which is to stay, once for each.
+// plainKeys returns the keys of the objects of all Plains, which have to stay. A key that several
+// Plains have is in it once.
 func (s *Storage) plainKeys() map[key]bool {
 	keys := map[key]bool{}
 	s.plain.Range(func(_, x any) bool {
@@ -141,6 +142,15 @@ func (s *Storage) plainKeys() map[key]bool {
 		return true
 	})
 	return keys
+}
+
+// plainObjects returns the number of objects that Plains have open.
+func (s *Storage) plainObjects() (n int) {
+	s.plain.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	return n
 }
 
 // submitBelow submits reads to the storage below, or to the Plain of their object.

@@ -62,9 +62,7 @@ func (f *Fetcher) start() (err error) {
 		return err
 	}
 	if plain != nil {
-		note, ask := f.o.Note, f.o.Ask
 		f.Survey, f.cached = *v, plain
-		f.o.Note, f.o.Ask = note, ask
 		defer func() {
 			if err != nil {
 				err = errors.Join(err, plain.Close())

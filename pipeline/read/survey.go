@@ -92,6 +92,9 @@ func (s *Survey) ReserveCache() {
 // Meter returns the meter of where the time of fetchers goes.
 func (s *Survey) Meter() *meter.Meter { return s.o.Meter }
 
+// Profile returns which reads are fast at the storage that the dataset is read from.
+func (s *Survey) Profile() profile.Profile { return s.o.Profile }
+
 // plainReason is why compressed shards are read by a strategy for uncompressed ones.
 const plainReason = "the compressed shards are in the disk cache, decoded"
 

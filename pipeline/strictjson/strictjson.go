@@ -129,7 +129,7 @@ func (s *Scanner) fill() error {
 	}
 	for tries := 0; s.failed == nil; tries++ {
 		n, err := s.from.Read(s.buffer)
-		if s.failed = err; tries == 100 && err == nil {
+		if s.failed = err; tries == 100 && n == 0 && err == nil {
 			s.failed = io.ErrNoProgress
 		}
 		if n > 0 {

@@ -91,9 +91,21 @@ func (p *parser) errorf(format string, args ...any) error {
 	return fmt.Errorf("at byte %d: %w", p.Offset(), fmt.Errorf(format, args...))
 }
 
+// begins returns an error unless the next value begins with c.
+func (p *parser) begins(c byte, what string) error {
+	next, err := p.Peek()
+	if err == nil && next != c {
+		err = p.errorf("expected %s, not %q", what, p.Token())
+	}
+	return err
+}
+
 // object consumes an object, and calls member for each name, which it may keep; member consumes the
 // value.
 func (p *parser) object(member func(name []byte) error) error {
+	if err := p.begins('{', "an object, {…}"); err != nil {
+		return err
+	}
 	return p.Members('{', func(int) error {
 		name, err := p.text(maxMemberBytes)
 		if err == nil {
@@ -170,7 +182,11 @@ func (p *parser) member(name []byte) (err error) {
 		return p.object(p.template)
 	case "gen":
 		none := true
-		err := p.Members('[', func(int) error {
+		err := p.begins('[', "a list")
+		if err != nil {
+			return err
+		}
+		err = p.Members('[', func(int) error {
 			none = false
 			return p.Skip()
 		})

@@ -49,7 +49,7 @@ func TestBothVersionsAreRead(t *testing.T) {
 
 func TestInvalidReferenceFileIsRefusedWithExplanation(t *testing.T) {
 	for document, want := range map[string]string{
-		``: "ends in the middle", `[]`: `it is not JSON: expected {, not "["`, `{} x`: `unexpected text after the document: "x"`, `{"a": "b"`: "ends in the middle",
+		``: "ends in the middle", `[]`: `at byte 0: expected an object, {…}, not "["`, `{} x`: `unexpected text after the document: "x"`, `{"a": "b"`: "ends in the middle",
 		`{"a" "b"}`: `expected :, not "\"b\""`, `{"a": "b" "c"}`: `at byte 10: it is not JSON: expected , or }, not "\"c\""`, `{"a": "\q"}`: "a string has an escape that is not allowed",
 		`{"a": "\ud800"}`: "half a character", "{\"a\": \"\xff\"}": "not UTF-8", "{\"a\": \"\n\"}": "control character",
 		`{"a": 5}`: `key "a": at byte 6: a key stands for a text, an object or a list`, `{"a": null}`: "a key stands for",
