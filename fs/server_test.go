@@ -42,8 +42,12 @@ func TestMountServerIsFoundAndItsExitDetected(t *testing.T) {
 	require.Zero(t, code, out)
 	require.True(t, s.Ended(t.Context()))
 	require.NoError(t, server.Wait())
-	require.Nil(t, FindServer(m))
-	require.Empty(t, m.Elsewhere())
+	// A mount that another program has made since may have the number of this one's connection.
+	if other := FindServer(m); other != nil {
+		defer other.Close()
+		require.NotEqual(t, s.PID, other.PID)
+	}
+	require.NotContains(t, m.Elsewhere(), dir)
 }
 
 func TestServerIsFoundByItsConnectionNumber(t *testing.T) {

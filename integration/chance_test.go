@@ -21,6 +21,7 @@ import (
 // chanceAllowed are the files that may use a source of chance, and why their outcome does not
 // depend on it.
 var chanceAllowed = []struct{ path, source, why string }{
+	{"integration/bench/service/server.go", "top-level functions of math/rand/v2", "delays of the server that a benchmark measures with: the bytes are the same"},
 	{"integration/cluster/control_test.go", "crypto/rand", "the key of service accounts: which one does not matter"},
 	{"integration/slurm/cluster_test.go", "crypto/rand", "the key of munge: which one does not matter"},
 	{"pipeline/storage/remote/web/certificates_test.go", "crypto/rand", "keys of certificates: which ones does not matter"},
