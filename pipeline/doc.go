@@ -5,27 +5,29 @@
 //
 // # Words
 //
-//	shard      one file of the dataset; for --format files, one directory
+//	shard      one file of the dataset; for --format files, one directory; a Zarr array, or the
+//	           files of several arrays that --array joins
 //	record     the smallest unit that is shuffled: a tar sample, a line, a frame, a row, a crop
 //	record number  a record's position among all records of the dataset, counted before any split
 //	extent     where a record's bytes are: shard, offset, size
 //	chunk      a run of consecutive records of a shard, which the order permutes as one
+//	entry      a record at which decoding of a shard can start
 //	unit       what a split keeps together: a record, a shard, or the records from one entry to the
-//	           next; an entry is a record at which decoding of a shard can start
+//	           next
 //	part       the records that a split selects; only these are in the order
 //	epoch      one pass over the part
-//	rank       a record's position in the part, 0 … T-1
-//	lane       one of L slices of the permuted records, each shuffled by a reservoir of its own:
+//	rank       a record's position in the part, 0 … T-1; T is the number of records of an epoch
+//	lane       one of L slices of the permuted chunks, each shuffled by a reservoir of its own:
 //	           draw a random record, put the next one in its place
-//	group      lanes that are read together; there are K groups
+//	group      L/K lanes that take turns; there are K groups
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
-//	worker     one reader; the records of worker w, dealt in batches, are one stream
+//	worker     one reader; the records of worker w are one stream
 //	view       G′ as it is assigned to workers
 //
 // Words of one package are explained in its package comment. Two are used everywhere: a piece is a
-// run of consecutive records of a shard that is read at a time, and a mount is everything that
-// lives as long as a dataset is open.
+// run of consecutive records of a shard that is read as one, as a chunk is permuted as one, and a
+// mount (of package pipeline) is everything that lives as long as a dataset is open.
 //
 // # How a read is answered
 //
@@ -41,14 +43,15 @@
 //
 // A program reads bytes [off, off+n) of the file of worker w:
 //
-//  1. fs/node_stream.go receives the request and calls stream.Handle.
+//  1. fs/node_stream.go receives the request and calls ReadAt of a stream.Handle.
 //  2. stream finds the first record k, from the offsets of every 4096th record and the catalog's
 //     sizes. The view returns the record numbers from k on.
 //  3. read.Reader.Read pins the records' bytes in memory (budget.Records). Bytes that are not in
-//     memory are read as read/choose decided when the dataset was opened: scan reads pieces whole,
-//     gather reads exactly the next records, spool decodes compressed shards once to a disk.
-//  4. stream answers with slices of the pinned bytes. They are unpinned after the kernel has copied
-//     them.
+//     memory are read by the strategy that read/choose picked when the reader started: scan reads
+//     pieces whole, gather reads exactly the next records, spool decodes compressed shards once to
+//     a disk.
+//  4. stream answers with slices of the pinned bytes, which are unpinned after the kernel has copied
+//     them. Short records, and records in mapped files, are copied first.
 //
 // The order depends on the catalog, never on the data, so the next records are known before they
 // are read: sizes are exact before a byte is read, a resume costs arithmetic only, and reading
@@ -60,7 +63,7 @@
 //  1. catalog/discover lists the dataset through its storage and detects the format.
 //  2. catalog compares each shard with the stored index (size, mtime, inode, ctime), and keeps the
 //     entries of unchanged shards.
-//  3. The other shards are read on all cores. format decodes them and cuts them into records;
+//  3. The other shards are read, several at a time. format decodes them and cuts them into records;
 //     catalog/index packs each record's extent into a few bits.
 //  4. Finished shards go to a journal, so an index pass that is killed resumes there.
 //  5. At the end the index is sealed: written with checksums, synced, renamed into place and read
@@ -69,38 +72,50 @@
 // # How a checkpoint is taken and restored
 //
 // For each worker file, fs counts the bytes that were delivered to the program that reads it from
-// the front (fs/marks.go). When the file checkpoint is read, the streams' layouts turn these counts
-// into whole records, and package checkpoint writes them as a document.
+// the front (fs/marks.go). When the file checkpoint is opened, the streams' layouts turn these
+// counts into whole records, and package checkpoint writes them as a document.
 //
-// A document is restored by writing it to that file, or by --resume. checkpoint parses it and
-// checks it against the dataset and the order, order makes the view of what is left (G′), and fs
-// replaces the worker files by those of that view (fs/view.go). No record is read.
+// A document is restored by writing it to that file, by renaming a file onto it, or by --resume.
+// checkpoint parses it and checks it against the dataset and the order (checkpoint/resolve.go), order
+// makes the view of what is left (G′), and fs replaces the worker files by those of that view
+// (fs/tree.go). No record is read.
 //
 // # Where things happen
 //
-//	who frees a block of memory         read/budget owns all record memory. A pin keeps a block
-//	                                    (budget/budget.go); the last unpin lets the scanner or the
-//	                                    gatherer reuse it. Nothing else frees
-//	what is dropped when memory is full read/scan/cache.go: pieces whose records have all gone out
-//	                                    come first, then those that are wanted last. blockcache:
-//	                                    chunks of Zarr arrays that are wanted last
-//	the disk cache is full in mid-epoch diskcache/room.go: data passes through without being
-//	                                    written; what was cached stays until its object is unused
-//	                                    (diskcache/keeper.go). ENOSPC: diskcache/disk.go
-//	a hint enters a storage             read/window/lookahead.go walks the order ahead of each
+//	who frees a block of memory         its owner, if nothing pins it (budget.Pins): the scanner its
+//	                                    segments (read/scan/cache.go), the gatherer its batches
+//	                                    (read/gather/batch.go), package mapped its regions, crops
+//	                                    its chunks (blockcache). read/budget counts them
+//	what is dropped when memory is full read/scan/cache.go: the oldest segment of which most records
+//	                                    have gone out; the others are copied if they are few.
+//	                                    read/gather/batch.go: batches of the reader that has been
+//	                                    idle longest. blockcache: chunks of Zarr arrays that are
+//	                                    wanted last
+//	the disk cache is full mid-epoch    diskcache/room.go: data passes through without being
+//	                                    written; what was cached for good stays until its object is
+//	                                    unused (diskcache/keeper.go). ENOSPC: diskcache/disk.go
+//	a hint is sent to a storage         read/window/lookahead.go walks the order ahead of each
 //	                                    reader and calls storage.Hints, which diskcache, remote
 //	                                    and crops implement
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
-//	a shard was replaced or rewritten   each storage compares the version that was listed and
-//	                                    returns storage.ErrChanged; read/stats.go reports it once,
-//	                                    fs/errno.go turns it into EIO. With --grow and --hold,
-//	                                    storage/hardlink still reads the old file
+//	a shard was replaced or rewritten   each storage compares the version that was listed
+//	                                    (storage/identity for files) and returns
+//	                                    storage.ErrChanged; read/stats.go reports it once,
+//	                                    fs/errno.go turns it into EIO. A replaced file that is open
+//	                                    is still read; with --grow and --hold, storage/hardlink
+//	                                    reads replaced files to the end of the epoch
+//	reads that nobody needs any more    read/scan/load.go and read/gather/run.go cancel those that
+//	                                    have not begun, without waiting; storage asks Read.Wanted
+//	a stream's size                     stream/set.go and sweep.go, from the order and the catalog
+//	the text of why a strategy is used  read/choose/choose.go
 //	--mix meets the order               mixing.go: order.Mixture draws the source of each record;
 //	                                    catalog.Union and storage/union make one dataset of them
 //	an error becomes an errno           fs/errno.go, nowhere else
-//	memory is divided                   read/choose, from --memory and sizes alone
-//	a program's name becomes a storage  mount.go: the table of schemes
+//	memory is divided                   read/choose, from --memory and sizes alone; among fetchers,
+//	                                    read/budget/shared.go
+//	a dataset's name becomes a storage  mount.go: the table of schemes; storage/remote/target parses
+//	                                    URLs
 //	things are closed                   mount.go: in the reverse order of opening, also when a
 //	                                    step of opening fails
 //
@@ -109,15 +124,17 @@
 //	a codec    a package below format that implements format.Codec, and its line in the table of
 //	           format/formats/codecs.go (at the end: stored indexes have its number). Its first
 //	           bytes are a line of format/foreign.go, next to those of other kinds of files.
-//	           formattest runs it
+//	           formattest runs it: its line in formattest/compressed.go
 //	a format   a package below format that implements format.Format, and optional interfaces for
 //	           kinds, framing and presentation; and its line in the table of
 //	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
 //	a scheme   a line in the table of mount.go; a service also needs a package below storage/remote
-//	           that implements remote.Source (list, range requests); storagetest runs it
-//	a wrapper  a storage.Storage around another one; its method Caps says what it passes on, and
-//	           storagetest.RunWrapper checks that
-//	a verb     cmd/lsiofs/cmd_NAME.go, and its name in the list of cmd/lsiofs/root.go
+//	           that implements remote.Source (list, range requests), a case in
+//	           storage/remote/target and one in service.go; storagetest runs it
+//	a wrapper  a storage.Storage around another one; its method Caps states which capabilities it
+//	           passes on, and storagetest.RunWrapper checks that
+//	a verb     cmd/lsiofs/cmd_NAME.go (small ones share a file), and its name in the list of
+//	           cmd/lsiofs/root.go
 //	a metric   its field in Status (dataset.go), and its lines in fs/metrics.go
 //	a page     cmd/lsiofs/manual/TOPIC.md, and its line in cmd/lsiofs/manual/manual.go
 //
@@ -235,7 +252,7 @@
 //	fs/kernelbench                        compares ways to talk to the kernel's FUSE
 //	uring                                 reads files by io_uring, or pread on threads
 //	uring/uringbench                      compares uring with fio
-//	cmd/lsiofs                            the command line: a file for each verb
+//	cmd/lsiofs                            the command line: its verbs, and packages of the large ones
 //
 // # How it is tested
 //

@@ -307,18 +307,18 @@ func (m *mount) close() error { return m.opened.close() }
 //
 //	           open: what is listed            over: what records are read from
 //	local      local                           retry
-//	           local ──► held (--hold)         retry
-//	           local ──► joined (--array)      retry
-//	           folders (shards that are        retry
+//	           local ──► hardlink (--hold)     retry
+//	           local ──► arrays (--array)      retry
+//	           fileset (shards that are        retry
 //	           directories: --format files)
-//	           local ──► cubes (--format zarr) retry
+//	           local ──► crops (--format zarr) retry
 //	           local ──► refs (.json, .zip)    retry
-//	                 ──► cubes
+//	                 ──► crops
 //	s3, web    remote ──► s3                   nothing: remote retries itself
 //	           remote ──► web
-//	           remote ──► cubes, or refs and cubes
+//	           remote ──► crops, or refs and crops
 //
-// cached is above remote, and above local if that is a network file system and the user has asked
+// diskcache is above remote, and above local if that is a network file system and the user has asked
 // for a cache: listing, indexing and reading go through it (openCache).
 //
 // storage.Caps says what else each storage can do.

@@ -1,5 +1,5 @@
 // Package crops is a storage that presents Zarr arrays as objects made of crops. Each cube (package
-// listing) reads as one object, whose bytes are computed from the chunks (chunks) of its arrays.
+// listing) reads as one object, whose bytes are computed from the chunks of its arrays.
 //
 //	object   │ header │ crop 0 │ crop 1 │ …                 (zarr.Cut)
 //	              │

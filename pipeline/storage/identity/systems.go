@@ -1,6 +1,6 @@
 // Package identity determines the version of a file, whether the file is still the one that was
 // listed, and, before it is opened, whether it is a regular file. The storages that read files
-// (local, folders) share it.
+// (local, fileset) share it.
 //
 //	listing   Systems.Attributes ─► Version      young ones: wait, look again
 //	opening   OpenRegular        ─► a descriptor of a regular file
