@@ -26,8 +26,8 @@ func catOf(t *testing.T, d dataset, s settings, w int, more ...string) []byte {
 	return toolOK(t, slices.Concat([]string{"cat", "--worker", fmt.Sprint(w), "--epoch", fmt.Sprint(s.Epoch)}, d.flags, s.flags(), more)...)
 }
 
-// requireMixedCrops compares what cat writes of all workers with the reference: records, IDs, offsets
-// and origins.
+// requireMixedCrops compares what cat writes of all workers with the reference: records, IDs,
+// offsets and origins.
 func requireMixedCrops(t *testing.T, d dataset, ref *reference, s settings) {
 	t.Helper()
 	for w := range s.Workers {
@@ -44,8 +44,8 @@ func requireMixedCrops(t *testing.T, d dataset, ref *reference, s settings) {
 	require.Equal(t, string(ref.ask(question{settings: s, Kind: "fingerprint"})), described.Fingerprint)
 }
 
-// Crops of a mixture are those of the second implementation, however they are cut: what moves in each
-// epoch depends on the mixture's seed and on the record's ID, which has the source's name.
+// Crops of a mixture are those of the second implementation, however they are cut: what moves in
+// each epoch depends on the mixture's seed and on the record's ID, which has the source's name.
 func TestMixturesOfCropsAreThoseOfTheReference(t *testing.T) {
 	crop := []string{"--crop", "time=3,y=5,x=6"}
 	stride := []string{"--stride", "time=1,y=3,x=4"}

@@ -95,7 +95,8 @@ type listedCube struct {
 	*listing.Grid
 }
 
-// listedCube returns the cube of a shard, by its path in the dataset; its Grid is nil if there is none.
+// listedCube returns the cube of a shard, by its path in the dataset; its Grid is nil if there is
+// none.
 func (m *mount) listedCube(path string) listedCube {
 	for _, s := range m.cropMounts() {
 		if below, within := strings.CutPrefix(path, s.prefix()); within {

@@ -486,8 +486,8 @@ func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(snap
 	}
 }
 
-// acquire returns the current generation, which stays open until release. It panics if the dataset is
-// closed.
+// acquire returns the current generation, which stays open until release. It panics if the dataset
+// is closed.
 func (d *Dataset) acquire() (g *generation, release func()) {
 	if d.generations == nil {
 		return d.current, func() {}

@@ -285,8 +285,8 @@ var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk
 
 // Warm fills the disk cache with the missing parts of the dataset, waits until that is done, and
 // reports progress now and then: how many bytes of how many are present. It fails if some could not
-// be fetched (diskcache.ErrNotFilled), and with ctx's error; what was fetched until then stays. For a
-// mixture it fills the caches of all sources that have one.
+// be fetched (diskcache.ErrNotFilled), and with ctx's error; what was fetched until then stays. For
+// a mixture it fills the caches of all sources that have one.
 func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
 	g, release := d.acquire()
 	defer release()

@@ -76,8 +76,8 @@
 // counts into whole records, and package checkpoint writes them as a document.
 //
 // A document is restored by writing it to that file, by renaming a file onto it, or by --resume.
-// checkpoint parses it and checks it against the dataset and the order (checkpoint/resolve.go), order
-// makes the view of what is left (G′), and fs replaces the worker files by those of that view
+// checkpoint parses it and checks it against the dataset and the order (checkpoint/resolve.go),
+// order makes the view of what is left (G′), and fs replaces the worker files by those of that view
 // (fs/tree.go). No record is read.
 //
 // # Where things happen

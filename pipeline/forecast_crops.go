@@ -266,8 +266,8 @@ type storageUses struct {
 	memoryBytes int64
 }
 
-// sum adds up the storages: chunks wanted and their size, chunks decoded and their size, and the memory
-// with which nearly all chunks are decoded only once.
+// sum adds up the storages: chunks wanted and their size, chunks decoded and their size, and the
+// memory with which nearly all chunks are decoded only once.
 func (u *orderUses) sum() (wants uint64, wantedBytes int64, decoded uint64, decodedBytes, once int64) {
 	for _, s := range u.storages {
 		wants += s.wants

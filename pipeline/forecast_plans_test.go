@@ -28,8 +28,8 @@ func makeShards(t testing.TB, s synthetic.Shape, shards int, records uint64) str
 	return dir
 }
 
-// A plan of an epoch is what reading it through a stream then takes of the dataset's storage: for each
-// strategy, of real shards, with memory that holds the dataset and with little of it.
+// A plan of an epoch is what reading it through a stream then takes of the dataset's storage: for
+// each strategy, of real shards, with memory that holds the dataset and with little of it.
 func TestPlansAreWhatAStreamThenReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine reads, and the race detector changes no count")

@@ -92,8 +92,9 @@ func newGenerations(m *mount, s snapshots) *generations {
 	return d
 }
 
-// acquire returns the generation of an epoch, which stays open until Leave. It opens it if necessary,
-// and starts the epoch if it is the next one. That can take long, and continues when ctx ends.
+// acquire returns the generation of an epoch, which stays open until Leave. It opens it if
+// necessary, and starts the epoch if it is the next one. That can take long, and continues when ctx
+// ends.
 func (d *generations) acquire(ctx context.Context, epoch uint64) (*generation, error) {
 	for {
 		d.mu.Lock()

@@ -179,8 +179,8 @@ func (x *mixing) union(g *generation) catalog.UnionConfig {
 	return c
 }
 
-// otherOrder returns the mixture in an order with other settings. starts are the chunks of all records
-// of all sources in that order.
+// otherOrder returns the mixture in an order with other settings. starts are the chunks of all
+// records of all sources in that order.
 func (x *mixing) otherOrder(o spec.Order, starts []uint64) (*order.Mixture, error) {
 	sources := make([]order.Source, len(x.sources))
 	for i := range x.sources {

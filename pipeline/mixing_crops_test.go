@@ -48,8 +48,8 @@ func cropsRead(t testing.TB, set *stream.Set, workers int) (places [][5]int64, e
 	return places, elements
 }
 
-// Each record of a mixture is the crop of the cube and at the place given in the file next to it. Its
-// cube counts in the whole mixture, by name of the source.
+// Each record of a mixture is the crop of the cube and at the place given in the file next to it.
+// Its cube counts in the whole mixture, by name of the source.
 func TestEachCropOfAMixtureLiesWhereItsFileSays(t *testing.T) {
 	s := mixedCrops(t)
 	for _, memory := range []int64{1 << 20, 64 << 20} {

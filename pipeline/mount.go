@@ -69,7 +69,8 @@ type mount struct {
 	choice    discover.Choice
 	offline   *offline        // nil if the service answers, or there is none
 	service   *remote.Storage // nil if the dataset is in a file system
-	// credentials are shared by all sources of a mixture, and looked up once; nil if none are needed.
+	// credentials are shared by all sources of a mixture, and looked up once; nil if none are
+	// needed.
 	credentials *s3.Credentials
 	crops       *crops.Storage     // part of files; nil if records are not crops, and for a mixture
 	cache       *diskcache.Storage // part of files; nil without a disk cache

@@ -346,8 +346,8 @@ const (
 	aufsMagic     = 0x61756673
 )
 
-// TraitsOf returns the traits of the file system of an open file, which may be opened with O_PATH. It may
-// wait if the file is remote.
+// TraitsOf returns the traits of the file system of an open file, which may be opened with O_PATH.
+// It may wait if the file is remote.
 func TraitsOf(fd int) Traits {
 	var st unix.Statfs_t
 	for {

@@ -55,8 +55,8 @@ func TestBrokenLibraryCallsAreNotUsed(t *testing.T) {
 	require.Greater(t, looked, 100)
 }
 
-// TestSignalsAndGarbageCollectionDisturbNothing sends signals to all threads, including the owner's, and
-// collects garbage all the time.
+// TestSignalsAndGarbageCollectionDisturbNothing sends signals to all threads, including the
+// owner's, and collects garbage all the time.
 func TestSignalsAndGarbageCollectionDisturbNothing(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		defer debug.SetGCPercent(debug.SetGCPercent(1))
@@ -95,8 +95,8 @@ func TestSignalsAndGarbageCollectionDisturbNothing(t *testing.T) {
 	})
 }
 
-// TestUserNobodyReadsSameBytes runs itself in a child process without privileges and without lockable
-// memory: rings are refused there, or made without it.
+// TestUserNobodyReadsSameBytes runs itself in a child process without privileges and without
+// lockable memory: rings are refused there, or made without it.
 func TestUserNobodyReadsSameBytes(t *testing.T) {
 	if os.Getenv(nobodyVariable) == "" {
 		if os.Getuid() != 0 {

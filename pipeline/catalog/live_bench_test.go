@@ -20,8 +20,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// stockOf returns a live index that knows shards of that many games of 80 frames each, without files,
-// and how much memory each shard takes.
+// stockOf returns a live index that knows shards of that many games of 80 frames each, without
+// files, and how much memory each shard takes.
 func stockOf(b *testing.B, shards, games int) (s *LiveIndex, bytesAShard float64) {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(b, err)

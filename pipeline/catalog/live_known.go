@@ -201,8 +201,8 @@ func (s *LiveIndex) Has(o storage.Object) bool {
 	return ok && passed == o
 }
 
-// Shards returns the shards that a snapshot may contain: whole, of the live index's format and kind, in
-// no particular order.
+// Shards returns the shards that a snapshot may contain: whole, of the live index's format and
+// kind, in no particular order.
 func (s *LiveIndex) Shards() []LiveShard {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -282,9 +282,9 @@ func (s *LiveIndex) dropUnseen() {
 	}
 }
 
-// twins finds files of a live index that are duplicates of one shard: the same file under two names, or
-// a file in two codecs, such as zstd and gunzip -k leave. The first one admitted counts (in a
-// batch, the first by path); the others wait until it is gone. They are indexed nevertheless,
+// twins finds files of a live index that are duplicates of one shard: the same file under two
+// names, or a file in two codecs, such as zstd and gunzip -k leave. The first one admitted counts
+// (in a batch, the first by path); the others wait until it is gone. They are indexed nevertheless,
 // because an epoch chosen by another node may contain them.
 //
 // It holds about 30 bytes per shard, and as much again if the shard's name implies a codec.

@@ -22,8 +22,8 @@ const batchFiles = 512
 // each of them is a shard, waiting, or passed over, except those that were forgotten meanwhile. If
 // it ends early, what it has indexed by then is kept.
 //
-// An error is about the live index: ctx has ended, the live index is closed, or memory is short. It is never
-// about a file.
+// An error is about the live index: ctx has ended, the live index is closed, or memory is short. It
+// is never about a file.
 func (s *LiveIndex) Index(ctx context.Context, settled []storage.Object) (err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -163,8 +163,8 @@ func (s *LiveIndex) stateOf(k *known) state {
 	return state
 }
 
-// kindState returns isShard if a shard is of the live index's kind, which the first one decides, else
-// ofOtherKind. mu must be held.
+// kindState returns isShard if a shard is of the live index's kind, which the first one decides,
+// else ofOtherKind. mu must be held.
 func (s *LiveIndex) kindState(k *known) state {
 	u := s.uniform()
 	if u == nil || k.shard.Records == 0 {

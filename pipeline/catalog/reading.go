@@ -233,9 +233,9 @@ func (h *headReader) grow(to int64) error {
 	return err
 }
 
-// DecoderRoom is the memory that all decoders together may hold. A single decoder may hold more if it runs
-// alone. Members decoded ahead share the room, so that the frames of one large shard are decoded on
-// all cores. It is safe for concurrent use.
+// DecoderRoom is the memory that all decoders together may hold. A single decoder may hold more if
+// it runs alone. Members decoded ahead share the room, so that the frames of one large shard are
+// decoded on all cores. It is safe for concurrent use.
 type DecoderRoom struct {
 	room  *semaphore.Weighted
 	bytes int64
@@ -248,8 +248,9 @@ var _ format.Room = (*DecoderRoom)(nil)
 // levels, up to 8 MiB.
 const LeastDecoderBytes = 32 << 20
 
-// NewDecoderRoom returns room of boundBytes, at least LeastDecoderBytes, for decoders on that many cores: each
-// core may decode one member ahead, and as many more may be decoded and wait for their turn.
+// NewDecoderRoom returns room of boundBytes, at least LeastDecoderBytes, for decoders on that many
+// cores: each core may decode one member ahead, and as many more may be decoded and wait for their
+// turn.
 func NewDecoderRoom(boundBytes int64, cores int) *DecoderRoom {
 	boundBytes = max(boundBytes, LeastDecoderBytes)
 	return &DecoderRoom{semaphore.NewWeighted(boundBytes), boundBytes, semaphore.NewWeighted(int64(2 * cores))}

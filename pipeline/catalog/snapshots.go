@@ -102,8 +102,8 @@ func (s *LiveIndex) Seal(ctx context.Context, text []byte) (c *Catalog, err erro
 	return s.seal(ctx, text, shards, kinds)
 }
 
-// suits compares a text's first line with the live index's format. A live index without a format takes that
-// of the text.
+// suits compares a text's first line with the live index's format. A live index without a format
+// takes that of the text.
 func (s *LiveIndex) suits(ctx context.Context, first string) error {
 	s.mu.RLock()
 	format, known := s.found.Format, s.format >= 0
@@ -282,8 +282,8 @@ func (s *LiveIndex) sealedAlready(text []byte, shards []index.Shard) *index.Imag
 	return i
 }
 
-// Suits returns an error if the text of a snapshot is of shards of another format. A live index that has
-// no format yet takes that of the text.
+// Suits returns an error if the text of a snapshot is of shards of another format. A live index
+// that has no format yet takes that of the text.
 func (s *LiveIndex) Suits(ctx context.Context, text []byte) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {

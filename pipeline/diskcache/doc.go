@@ -44,19 +44,19 @@
 //
 // # Why it can be trusted
 //
-// A page is written before its sum. Nothing is flushed. Every page that is read is checked, in memory
-// that nothing else writes to. If it was torn by a crash, lost by a disk, punched out by another
-// process, or belongs to another object or place, its sum does not match, and it is missing: it is
-// counted (Stats.BadPages), its sum is cleared, and it is read below.
+// A page is written before its sum. Nothing is flushed. Every page that is read is checked, in
+// memory that nothing else writes to. If it was torn by a crash, lost by a disk, punched out by
+// another process, or belongs to another object or place, its sum does not match, and it is
+// missing: it is counted (Stats.BadPages), its sum is cleared, and it is read below.
 //
 // Any number of processes may share a directory. They need no locks for data, because a name stands
 // for the same bytes in all of them: two processes that write a page write the same. Locks (flock)
-// have two purposes, and the kernel frees them when a process ends: a process that opens, creates or
-// removes an object's files locks the folder meanwhile, and a process that has an object open holds a
-// shared lock of its .sums file, so that others don't remove it. If two processes miss the same
-// pages at the same time, one of them locks their range of the .data file and fetches them, and the
-// other waits for them for a bounded time (claims.go). An object with an invalid header or length is
-// removed and created again.
+// have two purposes, and the kernel frees them when a process ends: a process that opens, creates
+// or removes an object's files locks the folder meanwhile, and a process that has an object open
+// holds a shared lock of its .sums file, so that others don't remove it. If two processes miss the
+// same pages at the same time, one of them locks their range of the .data file and fetches them,
+// and the other waits for them for a bounded time (claims.go). An object with an invalid header or
+// length is removed and created again.
 //
 // The directory must belong to this user, be closed to all others, and be a cache's or empty. Links
 // are not followed.
@@ -64,8 +64,8 @@
 // # Room
 //
 // All mounts together take at most Config.BoundBytes of the disk, in blocks, and leave
-// Config.ReserveBytes free. The directory is counted when it is opened, every minute, and whenever it
-// has grown by a part of what was left. Data that arrives
+// Config.ReserveBytes free. The directory is counted when it is opened, every minute, and whenever
+// it has grown by a part of what was left. Data that arrives
 //
 //   - stays permanently while it fits into the bound minus the share;
 //   - otherwise it may stay in the share (Config.ShareBytes) until its block is passed;
@@ -76,10 +76,10 @@
 // waits for the disk, because otherwise each part would be a separate request. At its end, the fill
 // comes back for pages that it skipped because they were in transit to a reader, and that were lost.
 //
-// Permanent data is never given up for what arrives later. In an epoch that is read in shuffled order
-// no rule gives more hits, except by means of the share, and least recently used gives almost none.
-// Only objects that no living mount uses are removed to make room, least recently used first (by the
-// mtime of .sums, which a mount sets when it opens an object and every hour).
+// Permanent data is never given up for what arrives later. In an epoch that is read in shuffled
+// order no rule gives more hits, except by means of the share, and least recently used gives almost
+// none. Only objects that no living mount uses are removed to make room, least recently used first
+// (by the mtime of .sums, which a mount sets when it opens an object and every hour).
 //
 // # Faults of the disk
 //
@@ -91,9 +91,9 @@
 //
 // # Decoded shards
 //
-// A compressed shard that is decoded completely is kept on a Shelf, as a Decoded: pages and sums like
-// those of other objects. One decoder writes it from front to back, and readers follow one block
-// behind it. The shards of a shelf are in an arena:
+// A compressed shard that is decoded completely is kept on a Shelf, as a Decoded: pages and sums
+// like those of other objects. One decoder writes it from front to back, and readers follow one
+// block behind it. The shards of a shelf are in an arena:
 //
 //   - NewShelf: in the cache's directory (kept.go). A decoded shard is an object there, whose
 //     identity consists of that of the compressed object, the codec, and everything else that changes
@@ -109,9 +109,9 @@
 //
 // # Sealed objects
 //
-// An object that is complete in the cache and in the page cache is read and mapped like a local file,
-// through package local: it is flushed, all its pages are checked once, and its file's version is the
-// same before and after that. Local compares the version after each read and each copy, so a page
-// that any process writes or drops afterwards ends the seal: what was copied is discarded and read
-// again like anything else (sealed.go).
+// An object that is complete in the cache and in the page cache is read and mapped like a local
+// file, through package local: it is flushed, all its pages are checked once, and its file's
+// version is the same before and after that. Local compares the version after each read and each
+// copy, so a page that any process writes or drops afterwards ends the seal: what was copied is
+// discarded and read again like anything else (sealed.go).
 package diskcache

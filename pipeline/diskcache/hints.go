@@ -161,9 +161,9 @@ func (p *plans) release(c chunk) bool {
 	return true
 }
 
-// Want implements storage.Hints. What is missing of the blocks is fetched into the cache, in the order
-// in which they are due, as long as there is room. The storage below gets the hint as well, so that it
-// makes reads in that order.
+// Want implements storage.Hints. What is missing of the blocks is fetched into the cache, in the
+// order in which they are due, as long as there is room. The storage below gets the hint as well,
+// so that it makes reads in that order.
 func (s *Storage) Want(reader uint64, blocks []storage.Block) {
 	if below := s.caps.Hints; below != nil {
 		below.Want(reader, blocks)
@@ -196,8 +196,8 @@ func (s *Storage) Drop(reader uint64) {
 	}
 }
 
-// Use implements storage.Hints. RoomBytes is what the bound leaves to this mount now. It is 0 if pages
-// can't be freed one by one, because then what passes through can't be kept.
+// Use implements storage.Hints. RoomBytes is what the bound leaves to this mount now. It is 0 if
+// pages can't be freed one by one, because then what passes through can't be kept.
 func (s *Storage) Use() storage.HintUse {
 	return storage.HintUse{Keeps: true, RoomBytes: s.room.roomBytes()}
 }

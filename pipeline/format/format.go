@@ -109,8 +109,8 @@ type Emptyable interface {
 	EmptyShards()
 }
 
-// Opaque is implemented by formats whose shards can begin with any bytes. Shards of all others can be
-// distinguished by their first bytes from files of other kinds, and from compressed ones.
+// Opaque is implemented by formats whose shards can begin with any bytes. Shards of all others can
+// be distinguished by their first bytes from files of other kinds, and from compressed ones.
 type Opaque interface {
 	Format
 	// AnyBytes does nothing; it marks the format.

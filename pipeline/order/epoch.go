@@ -354,8 +354,8 @@ type pageKey struct {
 	page uint64
 }
 
-// page is a part of a sequence of records. A caller that got the page may read records once filled is
-// closed, even after the page left the cache.
+// page is a part of a sequence of records. A caller that got the page may read records once filled
+// is closed, even after the page left the cache.
 type page struct {
 	item
 	key     pageKey

@@ -43,19 +43,19 @@
 // uncompressed ones (Survey.AsRead).
 //
 // A Fetcher has either a scanner or a gatherer, for all its life. Neither imports the other, nor
-// this package: both get the same Options, and report errors by Options.Note. They stay two packages
-// because they share nothing but what is listed above: a scan keeps pieces of shards for all readers,
-// a gatherer keeps batches of one reader each. Forecasts need a Survey alone, and are available for
-// all strategies, whichever was chosen.
+// this package: both get the same Options, and report errors by Options.Note. They stay two
+// packages because they share nothing but what is listed above: a scan keeps pieces of shards for
+// all readers, a gatherer keeps batches of one reader each. Forecasts need a Survey alone, and are
+// available for all strategies, whichever was chosen.
 //
 // # Services and disk caches
 //
 // A service answers after tens of milliseconds and charges for each request, so a chunk of the
 // order should be one request, made well before it is needed. If a storage takes hints
-// (storage.Hints), each reader has a Lookahead (package window) that goes through the order ahead of
-// it and announces the chunks to come, soonest first, with how much of the stream comes before each.
-// It looks ahead by Options.LookaheadBytes, or by what the reader reads in two seconds. The strategies
-// for uncompressed shards are then (choose.Sizes.Choose):
+// (storage.Hints), each reader has a Lookahead (package window) that goes through the order ahead
+// of it and announces the chunks to come, soonest first, with how much of the stream comes before
+// each. It looks ahead by Options.LookaheadBytes, or by what the reader reads in two seconds. The
+// strategies for uncompressed shards are then (choose.Sizes.Choose):
 //
 //	the shuffle's waiting records fit in       scan: chunks are read to memory, up to a
 //	memory                                     quarter of it ahead. One request per chunk
@@ -100,9 +100,9 @@
 //	                                      └─► Fetcher.mu
 //	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu
 //
-// A fetcher that asks for more of a shared budget uses TryLock on budget.Shared's lock, and waits for
-// no lock that another fetcher may hold while it asks. So it may ask with any of the locks above
-// held.
+// A fetcher that asks for more of a shared budget uses TryLock on budget.Shared's lock, and waits
+// for no lock that another fetcher may hold while it asks. So it may ask with any of the locks
+// above held.
 //
 // Fetcher.mu guards only the list of failures. Returning records that are in memory takes no lock
 // but the reader's own.

@@ -31,7 +31,7 @@ func newDryIndex(x chunkmap.Index) *dryIndex {
 	return d
 }
 
-// Shard implements index.
+// Shard implements chunkmap.Index.
 func (d *dryIndex) Shard(i int) catalog.Shard {
 	s := d.Index.Shard(i)
 	if s.Codec != nil {

@@ -34,8 +34,8 @@ type Forecast struct {
 	KeptBytes int64  // the most that has been read and not delivered at any time, if memory holds it
 	Fits      bool   // each piece is read once: memory holds what waits
 	// Estimated means that the counts are close but not exact: how far real decoders run ahead of a
-	// reader depends on their speed, and how much of a file they read up to a position within a member
-	// is interpolated.
+	// reader depends on their speed, and how much of a file they read up to a position within a
+	// member is interpolated.
 	Estimated    bool
 	DecodedBytes int64  // output of the decoders of compressed shards, needed or not
 	Passes       uint64 // decoders opened
@@ -61,8 +61,8 @@ const lendRecords = 256
 // DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
 // what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
 // with the same memory, over a storage that answers at once without data, and with decoders that
-// only advance, and have done all that they were asked for before the next call of Read. So it counts
-// what would really happen.
+// only advance, and have done all that they were asked for before the next call of Read. So it
+// counts what would really happen.
 //
 // It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and
@@ -320,7 +320,8 @@ func (s *dryStorage) Submit(reads []*storage.Read) {
 	s.queue = append(s.queue, reads...)
 }
 
-// completeNow completes reads at once. It is for decoders, which hold no lock when they submit reads.
+// completeNow completes reads at once. It is for decoders, which hold no lock when they submit
+// reads.
 func (s *dryStorage) completeNow(reads []*storage.Read) {
 	for _, r := range reads {
 		s.done(r)

@@ -16,8 +16,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// keeper implements only the contract of storage.Hints with Keeps: a read of a chunk that is announced
-// fetches all of the chunk, once, and it stays until it is passed. It counts what it fetches.
+// keeper implements only the contract of storage.Hints with Keeps: a read of a chunk that is
+// announced fetches all of the chunk, once, and it stays until it is passed. It counts what it
+// fetches.
 type keeper struct {
 	storage.Storage
 	room int64

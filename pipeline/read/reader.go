@@ -74,8 +74,7 @@ func (r *Reader) Read(ctx context.Context, k uint64, n int, l *Loan) error {
 	return r.gathered.Read(ctx, k, n, l)
 }
 
-// Options are the settings of a Fetcher. Of options.Options, Input and Decisions are not set by
-// callers of New.
+// Options are the settings of a Fetcher. Callers of NewSurvey leave Input and Decisions empty.
 type Options = options.Options
 
 // SpoolOptions configures where and how compressed shards are spooled.

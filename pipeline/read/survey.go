@@ -23,7 +23,8 @@ import (
 // neither memory for records nor room on a disk; NewFetcher takes these. It is immutable and safe
 // for concurrent use.
 type Survey struct {
-	// o has Survey and Choice of a Fetcher, with finer pieces than sizes if the choice requires them.
+	// o is complete but for Choice, which a Fetcher sets. The Survey of a Fetcher's o may have finer
+	// pieces than sizes, if its choice requires them.
 	o     Options
 	sizes *choose.Survey
 	plain bool // the shards are compressed, and read from the disk cache, which has them decoded

@@ -50,8 +50,8 @@ type Caps struct {
 	// Mapper maps objects that are in the page cache.
 	Mapper Mapper
 	// OpenResident opens an object whose parts may be in memory. If the object is no longer the one
-	// that was listed, the error is ErrChanged. If objects must not be read from memory, the Resident
-	// is nil.
+	// that was listed, the error is ErrChanged. If objects must not be read from memory, the
+	// Resident is nil.
 	OpenResident func(o Object) (Resident, error)
 	// OpenSequential returns the bytes of an object from off to its end, followed by io.EOF, with
 	// less than one request per part. A stream that breaks is resumed where it broke. Errors are
@@ -74,11 +74,11 @@ type Caps struct {
 	// Status describes the storage's reads the way the engine's Status would, for storages that
 	// don't read through the engine that they were created with.
 	Status func() uring.Status
-	// AdjustProfile returns which reads the storage is fast at, for the profile of the file system or
-	// service below. It is pure.
+	// AdjustProfile returns which reads the storage is fast at, for the profile of the file system
+	// or service below. It is pure.
 	AdjustProfile func(below profile.Profile) profile.Profile
-	// HeldBytes returns about how much memory the storage holds to describe its objects, for storages
-	// that hold more than the caller can compute.
+	// HeldBytes returns about how much memory the storage holds to describe its objects, for
+	// storages that hold more than the caller can compute.
 	HeldBytes func() int64
 }
 
@@ -123,8 +123,8 @@ type Hints interface {
 	// goes elsewhere calls Drop first. The caller may reuse the slice.
 	Want(reader uint64, blocks []Block)
 	// Passed reports that a reader does not need these blocks of its Wants any more, because it has
-	// read them. If HintUse.Exact is set, it is about to submit their reads, in the order in which it
-	// announced them. The caller may reuse the slice.
+	// read them. If HintUse.Exact is set, it is about to submit their reads, in the order in which
+	// it announced them. The caller may reuse the slice.
 	Passed(reader uint64, blocks []Block)
 	// Drop ends a reader: it has passed everything that it announced, or does not want it any more.
 	Drop(reader uint64)

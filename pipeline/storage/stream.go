@@ -42,9 +42,9 @@ func NewReader(ctx context.Context, s Storage, o Object, most int) *Reader {
 	return &Reader{ctx: ctx, storage: s, object: o, most: most}
 }
 
-// NewStream returns a reader that reads from streams of the storage (Caps.OpenSequential), if it has
-// them. A skip of at most skipBytes is read and dropped; a longer one closes the stream. Reads without
-// a stream are as for NewReader.
+// NewStream returns a reader that reads from streams of the storage (Caps.OpenSequential), if it
+// has them. A skip of at most skipBytes is read and dropped; a longer one closes the stream. Reads
+// without a stream are as for NewReader.
 func NewStream(ctx context.Context, s Storage, o Object, skipBytes int64, most int) *Reader {
 	r := NewReader(ctx, s, o, most)
 	r.open, r.skipBytes = s.Caps().OpenSequential, skipBytes

@@ -10,8 +10,8 @@
 //	err = s.End()
 //
 // It differs from encoding/json in four ways. A document that is cut off is told from one that no
-// further bytes could make valid (SyntaxError.Cut). Errors have offsets. Depth and the size of values
-// are bounded. NaN, Infinity and -Infinity are numbers, because Python writes them.
+// further bytes could make valid (SyntaxError.Cut). Errors have offsets. Depth and the size of
+// values are bounded. NaN, Infinity and -Infinity are numbers, because Python writes them.
 //
 // Duplicate names are up to the caller, who sees all names.
 package strictjson
@@ -414,8 +414,8 @@ func (s *Scanner) digits() error {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // Unquote returns the text of an encoded string that was scanned before. exact is false if the
-// encoding is not UTF-8, or has an escape that is half a character: then the text has the replacement
-// character instead. The text may share memory with encoded.
+// encoding is not UTF-8, or has an escape that is half a character: then the text has the
+// replacement character instead. The text may share memory with encoded.
 func Unquote(encoded []byte) (text []byte, exact bool) {
 	inner := encoded[1 : len(encoded)-1]
 	exact = utf8.Valid(inner)

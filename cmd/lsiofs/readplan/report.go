@@ -57,8 +57,8 @@ type StrategyPlan struct {
 	KeptBytes     int64   `json:"kept_bytes,omitempty"`    // for scan: the most kept at a time for later records
 	FitsMemory    *bool   `json:"fits_memory,omitempty"`   // for scan: each piece is read once
 	DecodedBytes  int64   `json:"decoded_bytes,omitempty"` // for scan and spool: what decoders of compressed shards produce
-	// CountedRecords is the number of records that were counted, if the figures are extrapolated from
-	// these; else 0.
+	// CountedRecords is the number of records that were counted, if the figures are extrapolated
+	// from these; else 0.
 	CountedRecords uint64       `json:"counted_records,omitempty"`
 	GapBytes       int64        `json:"gap_bytes,omitempty"`   // for gather: bytes read and discarded
 	SpoolBytes     int64        `json:"spool_bytes,omitempty"` // for spool: bytes that a mount reserves

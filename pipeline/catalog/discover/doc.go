@@ -1,6 +1,6 @@
 // Package discover decides which files are the shards of a dataset, and what their format is.
-// pipeline/format/SHARDS.md has the rules. Nothing is silently taken, left out or counted twice: each
-// file of the listing has a verdict with a reason.
+// pipeline/format/SHARDS.md has the rules. Nothing is silently taken, left out or counted twice:
+// each file of the listing has a verdict with a reason.
 //
 //	DATASET ─ ParseTarget ─► Target: a directory, a file, or a pattern below a directory
 //	  ─ list ─► the files, and what is left out by name: hidden, _*, clutter, --exclude

@@ -142,8 +142,8 @@ func (t *Snapshotter) seal(ctx context.Context, text []byte) (*catalog.Catalog, 
 }
 
 // indexPaths indexes files that have not been looked at yet, and reports whether any differed from
-// what the live index knows. A file that the watcher has not reported as settled does not count for the
-// next epoch yet.
+// what the live index knows. A file that the watcher has not reported as settled does not count for
+// the next epoch yet.
 func (t *Snapshotter) indexPaths(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
 	for batch := range slices.Chunk(paths, batchFiles) {
 		some, err := t.indexBatch(ctx, batch, looked)

@@ -191,8 +191,8 @@ func Place(asked, dataset, root, indexDir string) (string, error) {
 	return filepath.Join(indexDir, hex.EncodeToString(name[:8])+".run"), nil
 }
 
-// InfoOf returns the description of the run in a directory; ok is false if none has begun. A live index
-// that is opened with its format and kind accepts no other shards.
+// InfoOf returns the description of the run in a directory; ok is false if none has begun. A live
+// index that is opened with its format and kind accepts no other shards.
 func InfoOf(runDir string) (info run.Info, ok bool, err error) {
 	d, err := run.Read(runDir)
 	switch {
@@ -204,8 +204,8 @@ func InfoOf(runDir string) (info run.Info, ok bool, err error) {
 	return d.Info(), true, nil
 }
 
-// pin makes the run directory continue another run. The run's format is the live index's, so the live index
-// must already know it: Seal takes it from the text.
+// pin makes the run directory continue another run. The run's format is the live index's, so the
+// live index must already know it: Seal takes it from the text.
 func (t *Snapshotter) pin() error {
 	p := t.config.Pinned
 	shards, err := catalog.ShardsOf(p.Text)
@@ -240,8 +240,8 @@ func (t *Snapshotter) directory() (*run.Directory, error) {
 	return t.run, nil
 }
 
-// want returns the properties that the run must have. Those that the live index does not know yet are
-// taken from the run.
+// want returns the properties that the run must have. Those that the live index does not know yet
+// are taken from the run.
 func (t *Snapshotter) want(there run.Info) run.Info {
 	s := t.config.Index
 	w := run.Info{Format: there.Format, Kind: there.Kind, Newest: string(t.config.Newest)}

@@ -14,8 +14,8 @@
 //	l.Release()         ◄───────┘ as soon as the bytes have been copied or sent
 //
 // It is made once and reused for each call, so that reading allocates nothing. Most records are in
-// memory that the reader has filled, and don't change. Some are in mapped files, which other programs
-// may write to: see Records.Mapped.
+// memory that the reader has filled, and don't change. Some are in mapped files, which other
+// programs may write to: see Records.Mapped.
 //
 // Shared is one budget of several fetchers. Each of them has a Share, which shrinks and grows as
 // fetchers are opened, read, and left idle.

@@ -12,6 +12,7 @@
 // is due, is then computed from the shuffle buffer and the records per chunk (UnsentBytes for
 // memory, OpenBytes for a disk). Needs returns what an epoch takes.
 //
-// A Survey fills in Sizes: it visits all shards and pieces of the index. Each piece has a table, which
-// counts wherever memory is divided: tables of short records take more memory than the records.
+// A Survey fills in Sizes: it visits all shards and pieces of the index. Each piece has a table,
+// which counts wherever memory is divided: tables of short records take more memory than the
+// records.
 package choose

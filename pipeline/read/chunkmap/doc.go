@@ -6,6 +6,6 @@
 //	shards        ──── 0 ───────│──────── 1 ────
 //
 // Table finds the piece of a record, Map where pieces are in their shards, and Layout which bytes a
-// piece consists of. A Sequence is the order in which records are read, and a RecordError names one that
-// can't be. All are immutable, and are used by all packages below read.
+// piece consists of. A Sequence is the order in which records are read, and a RecordError names one
+// that can't be. All are immutable, and are used by all packages below read.
 package chunkmap

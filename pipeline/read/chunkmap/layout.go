@@ -32,9 +32,9 @@ type Span struct{ OffsetBytes, SizeBytes int64 }
 func TableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
 
 // Layout returns the layout of a piece's records that are in the part, which must have some, and
-// the shard that they are in. gapBytes returns, for that shard, the largest gap between records that
-// is read with them. A large piece of an uncompressed shard consists of whole pages, unless Unaligned
-// is set.
+// the shard that they are in. gapBytes returns, for that shard, the largest gap between records
+// that is read with them. A large piece of an uncompressed shard consists of whole pages, unless
+// Unaligned is set.
 func (p *Map) Layout(piece int, gapBytes func(shard int) int64) (shard int, l Layout) {
 	n := p.Table.Records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)

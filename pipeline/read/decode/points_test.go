@@ -35,7 +35,8 @@ func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	require.Equal(t, map[int]int{39: 1, 12: 1, 25: 1}, o.came)
 }
 
-// While one decoder is at the beginning of a shard, and a core is free, another one takes what lies behind a point.
+// While one decoder is at the beginning of a shard, and a core is free, another one takes what lies
+// behind a point.
 func TestShardIsDecodedOnSeveralCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	o, set := newOwner(t, long)
@@ -89,8 +90,8 @@ func TestChangedByteIsDetectedAtNextPoint(t *testing.T) {
 	require.Contains(t, damage.Reason, "when it was indexed")
 }
 
-// A decoder that has brought the last load it knows of goes on to the next point, so that what it has brought is
-// compared. Then the rest of that piece is brought by another one.
+// A decoder that has brought the last load it knows of goes on to the next point, so that what it
+// has brought is compared. Then the rest of that piece is brought by another one.
 func TestLoadsOfPieceContainingPointAreServed(t *testing.T) {
 	o, set := newOwner(t, long)
 	at := o.data.Index.PointTable[0][1].DecodedBytes

@@ -52,8 +52,8 @@ type Set struct {
 const openCostBytes = 64 << 10
 
 // NewSet returns an empty set for an owner. places has the pieces and the records that may be asked
-// for. places and w are nil if the set is only used for Through. Memory that decoders hold is charged to b, with the
-// set's lock held. now returns nanoseconds above 0.
+// for. places and w are nil if the set is only used for Through. Memory that decoders hold is
+// charged to b, with the set's lock held. now returns nanoseconds above 0.
 func NewSet(o *options.Options, places *chunkmap.Map, b *budget.Budget, now func() int64, w Work) *Set {
 	s := &Set{
 		o: o, places: places, budget: b, now: now, work: w, blockBytes: o.RawBlockBytes(), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
@@ -188,7 +188,8 @@ func (s *Set) pause(d *Decoder) {
 	}
 }
 
-// closeOldest closes the decoder that has been paused the longest, and reports whether there was one.
+// closeOldest closes the decoder that has been paused the longest, and reports whether there was
+// one.
 func (s *Set) closeOldest() bool {
 	var oldest *Decoder
 	for _, list := range s.byShard {
@@ -253,7 +254,8 @@ const (
 	slowBytes  = 1 << 20
 )
 
-// Settle waits until no decoder runs. Meanwhile no load may be assigned, and no Through be in progress.
+// Settle waits until no decoder runs. Meanwhile no load may be assigned, and no Through be in
+// progress.
 func (s *Set) Settle() { s.goroutines.Wait() }
 
 // Stop makes decoders end: their loads fail with ErrClosed. Decoders that wait for memory continue.
@@ -314,8 +316,8 @@ type Work interface {
 const throughBytes = 256 << 10
 
 // Through decodes a whole shard from front to back, and calls write with the bytes, a buffer at a
-// time, which is only valid during the call. It stores in clock when it last made progress (the set's
-// now), and records its waits for storage in waits. It holds a core while it decodes.
+// time, which is only valid during the call. It stores in clock when it last made progress (the
+// set's now), and records its waits for storage in waits. It holds a core while it decodes.
 func (s *Set) Through(shard int, clock *atomic.Int64, waits *meter.WaitClock, write func([]byte) error) error {
 	d := s.whole(shard, clock, waits)
 	defer s.endWhole(d)

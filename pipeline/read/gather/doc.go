@@ -46,19 +46,19 @@
 //
 // # Hints
 //
-// If New got a window.Plan, the storage is told what will be read: records or, if a disk cache keeps
-// whole chunks, chunks. Reading ahead does not go beyond what it was told. A storage that computes
-// records from larger pieces (window.Plan.Exact) is told what will be submitted, further ahead than is
-// read.
+// If New got a window.Plan, the storage is told what will be read: records or, if a disk cache
+// keeps whole chunks, chunks. Reading ahead does not go beyond what it was told. A storage that
+// computes records from larger pieces (window.Plan.Exact) is told what will be submitted, further
+// ahead than is read.
 //
 // # Memory
 //
-// All readers share one budget (Options.MemoryBytes), evenly. Reading ahead stays within it. A reader
-// that waits always gets memory, so readers can't wait for each other in a circle: the others drop
-// what they hold, beginning with those that have been idle longest. So HeldBytes may exceed the
-// budget by the batches that callers of Read wait for, and the pinned ones. A block is free again
-// when no run has its batch, it is not pinned, no reader waits for it, and no read writes to it.
-// Tables of up to 64 Ki records ahead come on top.
+// All readers share one budget (Options.MemoryBytes), evenly. Reading ahead stays within it. A
+// reader that waits always gets memory, so readers can't wait for each other in a circle: the
+// others drop what they hold, beginning with those that have been idle longest. So HeldBytes may
+// exceed the budget by the batches that callers of Read wait for, and the pinned ones. A block is
+// free again when no run has its batch, it is not pinned, no reader waits for it, and no read
+// writes to it. Tables of up to 64 Ki records ahead come on top.
 //
 // # Errors
 //

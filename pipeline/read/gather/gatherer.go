@@ -45,8 +45,8 @@ type Gatherer struct {
 // maxPlanners is how many stretches are planned concurrently, at most.
 const maxPlanners = 4
 
-// New starts a gatherer. told tells the storage what will be read, and its fields must be set; nil if
-// the storage takes no hints.
+// New starts a gatherer. told tells the storage what will be read, and its fields must be set; nil
+// if the storage takes no hints.
 func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
 	reads := o.Profile
 	if o.Choice.Chunks {

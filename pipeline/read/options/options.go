@@ -24,8 +24,8 @@ import (
 // ErrTimeout is wrapped if storage has not delivered a range within Options.ReadTimeout.
 var ErrTimeout = errors.New("storage has not answered within --read-timeout")
 
-// Options is settings, which the user of package read sets, and Input and Decisions, which package
-// read sets. It does not change once a scanner or gatherer has it.
+// Options has three parts: settings, which the user of package read sets, and Input and Decisions,
+// which package read sets. It does not change once a scanner or gatherer has it.
 type Options struct {
 	// MemoryBytes is the budget for all data that is kept in memory, for all readers together.
 	MemoryBytes int64
@@ -45,8 +45,8 @@ type Options struct {
 	// looked up in advance, so that a decoder keeps what will be needed of the data it passes. 0
 	// means 65536; a few times the shuffle size is a good value.
 	LookaheadRecords int
-	// LookaheadBytes is how far ahead of all readers together a storage that takes hints is told what will
-	// be read; 0: as far as their rates require (choose.Reach).
+	// LookaheadBytes is how far ahead of all readers together a storage that takes hints is told
+	// what will be read; 0: as far as their rates require (choose.Reach).
 	LookaheadBytes int64
 	// Read is the strategy, "" for spec.ReadScan. All others depend on Order and Spool.
 	Read  spec.Read

@@ -210,8 +210,8 @@ func (c *cache) remember(e *entry) {
 }
 
 // recall marks in e the records that had been delivered when its piece was dropped. If wanted is
-// one of them, it is another pass that wants it, which will want all the others: then recall marks none. That does
-// not apply if wanted is lentBefore.
+// one of them, it is another pass that wants it, which will want all the others: then recall marks
+// none. That does not apply if wanted is lentBefore.
 func (c *cache) recall(e *entry, wanted int) {
 	bits := c.gone[e.piece]
 	delete(c.gone, e.piece)

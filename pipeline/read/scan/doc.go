@@ -105,9 +105,9 @@
 //
 // # Services
 //
-// If New got a window.Plan, the storage is told which pieces will be read before they are read ahead,
-// and again when a reader has waited for 10 ms. So a service's engine requests first what is needed
-// first. A piece is one read there, of exactly its records.
+// If New got a window.Plan, the storage is told which pieces will be read before they are read
+// ahead, and again when a reader has waited for 10 ms. So a service's engine requests first what is
+// needed first. A piece is one read there, of exactly its records.
 //
 // # Errors
 //

@@ -98,8 +98,8 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 	return sc
 }
 
-// makeTables makes the tables that have an entry per piece. Up to mostWanted pieces may be wanted at a
-// time, 0 for any number.
+// makeTables makes the tables that have an entry per piece. Up to mostWanted pieces may be wanted
+// at a time, 0 for any number.
 func (sc *Scanner) makeTables(mostWanted int64) {
 	n := sc.pieces.Len()
 	if p := sc.plan; p != nil {
@@ -135,8 +135,8 @@ func (sc *Scanner) TableBytes() int64 {
 // Cores returns how many decoders decode at the same time.
 func (sc *Scanner) Cores() int { return sc.decoders.Cores() }
 
-// Settle waits until decoders have nothing more to do. No reader may be in use meanwhile, and no shard
-// be spooled.
+// Settle waits until decoders have nothing more to do. No reader may be in use meanwhile, and no
+// shard be spooled.
 func (sc *Scanner) Settle() { sc.decoders.Settle() }
 
 // now returns nanoseconds since the scanner started.
@@ -188,7 +188,8 @@ func (sc *Scanner) eachRead(l *chunkmap.Layout, read func(chunkmap.Range)) {
 
 var _ budget.Member = (*Scanner)(nil)
 
-// Allow implements budget.Member. At Options.MemoryBytes, all limits are those of Options.Survey.Limits.
+// Allow implements budget.Member. At Options.MemoryBytes, all limits are those of
+// Options.Survey.Limits.
 func (sc *Scanner) Allow(bytes int64) {
 	l := &sc.limits
 	cache := l.CacheBytes

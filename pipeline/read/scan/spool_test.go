@@ -28,8 +28,8 @@ func spoolConfig(t testing.TB, d *readtest.Dataset, memory int64, o spec.Order, 
 	return configFor(t, d, settings{memory: memory, read: spec.ReadSpool, order: o}, store)
 }
 
-// The spool's file is replaced by one that can't be written. Filling a disk instead would take all that
-// is left of it, and other programs that write to it would find it full.
+// The spool's file is replaced by one that can't be written. Filling a disk instead would take all
+// that is left of it, and other programs that write to it would find it full.
 func TestUnwritableSpoolFailsItsRecords(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, d, 300<<10, spoolFull, readtest.OpenStorage(t, d.Dir))

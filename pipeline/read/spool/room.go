@@ -120,7 +120,8 @@ func (p *Spool) holdTables(bytes int64) {
 	p.budget.Charge(bytes)
 }
 
-// admitWaiting admits shards of waiting loads, in order, while there is room. It is called with mu held.
+// admitWaiting admits shards of waiting loads, in order, while there is room. It is called with mu
+// held.
 func (p *Spool) admitWaiting(n *News) {
 	for len(p.waiting) > 0 && !p.closed {
 		l := p.waiting[0]
@@ -173,7 +174,8 @@ const (
 	// lossNanos is how long a loss is remembered. A full disk may have room again later, but
 	// finding out that it has none costs decoding the whole shard.
 	lossNanos = int64(10 * time.Minute)
-	// noPlaceNanos is how long a shard is read without the shelf after the shelf had no place for it.
+	// noPlaceNanos is how long a shard is read without the shelf after the shelf had no place for
+	// it.
 	noPlaceNanos = int64(30 * time.Second)
 	// warnNanos is the least time between two warnings.
 	warnNanos = int64(time.Minute)
@@ -203,7 +205,8 @@ func (l *Losses) Add(shard int, now int64) (warn bool) {
 	return warn
 }
 
-// Avoid makes Avoids return true for a shard for noPlaceNanos, because the shelf has no place for it.
+// Avoid makes Avoids return true for a shard for noPlaceNanos, because the shelf has no place for
+// it.
 func (l *Losses) Avoid(shard int, now int64) {
 	if l.of == nil {
 		l.of = map[int]loss{}

@@ -22,8 +22,8 @@
 // has. Readers that share an epoch count the records of a chunk together. A Lookahead holds at most
 // 16 Ki blocks, less if there are many readers, and reads the clock once per plan.
 //
-// A storage that computes reads from larger pieces (Plan.Exact) gets the records instead, in the order
-// in which they will be submitted: it keeps the pieces that are needed again soonest.
+// A storage that computes reads from larger pieces (Plan.Exact) gets the records instead, in the
+// order in which they will be submitted: it keeps the pieces that are needed again soonest.
 //
 // The package knows no bytes, no memory and no shards: a Loader knows whether a record is in
 // memory, and how to load its piece. Its result is the order of what comes next, by which

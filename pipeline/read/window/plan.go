@@ -13,8 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Plan is what the Lookaheads of all readers have in common. It is nil if the storage takes no hints.
-// Its fields are set before there are Lookaheads; from then on it is safe for concurrent use.
+// Plan is what the Lookaheads of all readers have in common. It is nil if the storage takes no
+// hints. Its fields are set before there are Lookaheads; from then on it is safe for concurrent
+// use.
 type Plan struct {
 	Hints  storage.Hints
 	Index  chunkmap.Index
@@ -24,8 +25,8 @@ type Plan struct {
 	// Layout returns which bytes a piece consists of, with the records of a part.
 	Layout func(part chunkmap.Part, number int) (shard int, l chunkmap.Layout)
 
-	// Exact is storage.HintUse.Exact: blocks are the records that readers are about to submit. Nothing
-	// of the following, up to MostBytes, is set.
+	// Exact is storage.HintUse.Exact: blocks are the records that readers are about to submit.
+	// Nothing of the following, up to MostBytes, is set.
 	Exact bool
 	// Chunks means that whole pieces are needed, each once; otherwise records are, one by one.
 	Chunks bool

@@ -61,9 +61,9 @@ func (s *Storage) Use() storage.HintUse { return storage.HintUse{Exact: true} }
 // SetShare implements storage.Hints.
 func (s *Storage) SetShare(int64) {}
 
-// Want implements storage.Hints. What the reader wants already is noted already, so only what follows
-// is looked at, as long as there is room. Chunks that are stored uncompressed are not cached, so they
-// are not expected either.
+// Want implements storage.Hints. What the reader wants already is noted already, so only what
+// follows is looked at, as long as there is room. Chunks that are stored uncompressed are not
+// cached, so they are not expected either.
 func (s *Storage) Want(reader uint64, blocks []storage.Block) {
 	f := s.future
 	f.mu.Lock()

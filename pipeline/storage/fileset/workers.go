@@ -46,8 +46,8 @@ func (q *queue) pop() job {
 	return j
 }
 
-// workers is the goroutines for one kind of job: lookers, or waiters, which may wait for a disk. It is
-// guarded by Storage.mu.
+// workers is the goroutines for one kind of job: lookers, or waiters, which may wait for a disk. It
+// is guarded by Storage.mu.
 type workers struct {
 	waits   bool
 	members int // except stuck ones

@@ -11,9 +11,10 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Caps implements storage.Storage. Most capabilities are there if one source has them: objects of the
-// other sources are then read as if it were not. Those that a caller uses instead of reading are
-// there if all sources have them. Nothing is joined: sources list objects that are joined already.
+// Caps implements storage.Storage. Most capabilities are there if one source has them: objects of
+// the other sources are then read as if it were not. Those that a caller uses instead of reading
+// are there if all sources have them. Nothing is joined: sources list objects that are joined
+// already.
 func (s *Storage) Caps() storage.Caps {
 	c := storage.Caps{}
 	if s.any(func(x *storage.Caps) bool { return x.StatStable != nil }) {

@@ -65,7 +65,8 @@ func objects(t *testing.T, s storage.Storage) map[string]storage.Object {
 	return all
 }
 
-// What a source can do, a union of it can do for the source's objects. Sources join arrays themselves.
+// What a source can do, a union of it can do for the source's objects. Sources join arrays
+// themselves.
 func TestAUnionPassesCapabilitiesOn(t *testing.T) {
 	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage {
 		return union.Wrap([]union.Source{{Name: "a", Storage: below}})

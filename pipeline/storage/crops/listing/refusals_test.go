@@ -77,8 +77,8 @@ func TestPathsOutsideHierarchyAreRefused(t *testing.T) {
 	}
 }
 
-// TestSparseHugeArrayStoresOnlyExistingObjects: the table of an array holds its existing objects, not all
-// possible ones.
+// TestSparseHugeArrayStoresOnlyExistingObjects: the table of an array holds its existing objects,
+// not all possible ones.
 func TestSparseHugeArrayStoresOnlyExistingObjects(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "array", "shape": [1000000, 1000000, 1000000], "data_type": "uint8",

@@ -12,8 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// TestTableContainsListedObjects: tables are dense or sparse, on the heap or outside it, and listed in
-// any order.
+// TestTableContainsListedObjects: tables are dense or sparse, on the heap or outside it, and listed
+// in any order.
 func TestTableContainsListedObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.SampledFrom([]int64{1, 2, 7, 1000, 200_000, 1 << 60}).Draw(t, "total")
@@ -63,7 +63,8 @@ func TestPositionListedTwiceDifferentlyHasChanged(t *testing.T) {
 	require.ErrorIs(t, r.settle(), storage.ErrChanged)
 }
 
-// TestTableIsReadableWhileOthersAreFreed: memory outside the heap is freed with its table, and not before.
+// TestTableIsReadableWhileOthersAreFreed: memory outside the heap is freed with its table, and not
+// before.
 func TestTableIsReadableWhileOthersAreFreed(t *testing.T) {
 	const n = 100_000
 	list := make([]numbered, n)

@@ -1,6 +1,6 @@
-// Package faultserver is a web server for tests that misbehaves as a test specifies: it answers late or
-// not at all, breaks off, or sends something else than was requested. The bytes of its objects are
-// computed, and it logs its requests. Source is a simple remote.Source for it.
+// Package faultserver is a web server for tests that misbehaves as a test specifies: it answers
+// late or not at all, breaks off, or sends something else than was requested. The bytes of its
+// objects are computed, and it logs its requests. Source is a simple remote.Source for it.
 //
 //	server := faultserver.New()
 //	server.Put("a.tar", 1<<20)
