@@ -21,7 +21,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 	"github.com/lsiofs/lsiofs/uring"
@@ -347,8 +346,8 @@ func (d *Dataset) Meter() *meter.Meter { return &d.mount.meter }
 type Status struct {
 	Engine uring.Status `json:"engine"`
 	// Retries counts reads that were repeated after a transient error.
-	Retries retry.Stats `json:"retries"`
-	Fetch   read.Stats  `json:"fetch"`
+	Retries storage.RetryStats `json:"retries"`
+	Fetch   read.Stats         `json:"fetch"`
 	// Changed are the shards that reads found changed since they were indexed; nil if none has.
 	Changed *read.Changed `json:"changed_shards,omitempty"`
 	// Remote is how the service that stores the dataset responds; nil for a file system.
@@ -525,7 +524,9 @@ func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Pro
 	if s == nil {
 		return verify.Shards(ctx, c)
 	}
-	c.Storage, _ = m.scheme.over(s)
+	if c.Storage = s; m.scheme.retry {
+		c.Storage = storage.NewRetrying(s)
+	}
 	r, err := verify.Shards(ctx, c)
 	return r, errors.Join(err, c.Storage.Close())
 }

@@ -37,7 +37,7 @@
 //	         where       is next   record
 //	                                │ shards are compressed: read/decode ──► format
 //	                                ▼
-//	                             storage ──► retry ──► local ──► uring
+//	                             storage ──► Retrying ──► local ──► uring
 //	                                     ──► diskcache ──► remote ──► s3, web
 //	                                     ──► fileset · arrays · crops · union · hardlink
 //
@@ -182,7 +182,7 @@
 //	pipeline/plan                         byte ranges to the reads to issue; pure
 //	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
-//	pipeline/storage                      the interface of storages, and their capabilities; Reader
+//	pipeline/storage                      the interface of storages, their capabilities; Reader, Retrying
 //	pipeline/storage/local                files below a directory
 //	pipeline/storage/local/hints          which files may have changed, by inotify
 //	pipeline/storage/local/localtest      a storage of real files, for tests
@@ -201,7 +201,6 @@
 //	pipeline/storage/remote/web           files at web servers
 //	pipeline/storage/remote/target        parses names of remote datasets
 //	pipeline/storage/remote/faultserver   a web server with faults, for tests
-//	pipeline/storage/retry                repeats reads after transient errors
 //	pipeline/storage/profile              which reads a storage is fast at: defaults, measurements
 //	pipeline/storage/identity             versions of files: is it still the file that was listed?
 //	pipeline/storage/faulty               injects faults into a storage, for tests

@@ -314,7 +314,7 @@ func (m *mount) schemeOfMount() (*scheme, error) {
 		return schemeOf(m.spec.Dataset)
 	}
 	return &scheme{
-		name: "mixture", find: findSources, over: asItIs,
+		name: "mixture", find: findSources,
 		profile: func(string, *Options) (profile.Profile, []profile.Cell) { return m.slowest() },
 		open: func(m *mount, _, _ string) (storage.Storage, error) {
 			p, measured := m.slowest() // some adjust their profile once they are open

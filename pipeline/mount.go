@@ -32,7 +32,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -84,10 +83,10 @@ type mount struct {
 
 	// Opened by lend. indexDir is where indexes are stored, "" if nothing can be stored.
 	indexDir string
-	profile  profile.Profile // of the storage
-	files    storage.Storage // as opened, including the cache: what is listed and indexed
-	reads    storage.Storage // what records are read from: files and the layers above it
-	retries  *retry.Storage  // of reads; nil if it does not retry
+	profile  profile.Profile   // of the storage
+	files    storage.Storage   // as opened, including the cache: what is listed and indexed
+	reads    storage.Storage   // what records are read from: files and the layers above it
+	retries  *storage.Retrying // of reads; nil if it does not retry
 }
 
 // openMount opens a mount except for its storages, which are opened when the first generation asks
@@ -189,7 +188,11 @@ func (m *mount) openStorage() (shut func() error, err error) {
 	if m.options.Faults != nil {
 		below = m.options.Faults(below)
 	}
-	m.reads, m.retries = m.scheme.over(below)
+	m.reads = below
+	if m.scheme.retry {
+		m.retries = storage.NewRetrying(below)
+		m.reads = m.retries
+	}
 	if adjust := m.files.Caps().AdjustProfile; adjust != nil {
 		m.profile = adjust(m.profile)
 	}
@@ -238,7 +241,7 @@ func (m *mount) engineStatus() uring.Status {
 }
 
 // retryStats counts repeated reads.
-func (m *mount) retryStats() (sum retry.Stats) {
+func (m *mount) retryStats() (sum storage.RetryStats) {
 	for _, s := range m.leaves() {
 		if s.retries == nil {
 			continue
@@ -306,7 +309,7 @@ func (m *mount) close() error { return m.opened.close() }
 // scheme is a kind of place for datasets, and the storages that they are read through, from the
 // bottom up:
 //
-//	           open: what is listed            over: what records are read from
+//	           open: what is listed            above: what records are read from
 //	local      local                           retry
 //	           local ──► hardlink (--hold)     retry
 //	           local ──► arrays (--array)      retry
@@ -335,19 +338,19 @@ type scheme struct {
 	// open opens the storage below a root. It stores its own files in indexDir, "" if nothing can
 	// be stored.
 	open func(m *mount, root, indexDir string) (storage.Storage, error)
-	// over returns the layers above that storage through which records are read, which also close
-	// it. The retry storage is nil if the storage itself retries.
-	over func(storage.Storage) (storage.Storage, *retry.Storage)
+	// retry means that reads are repeated after transient errors. Services repeat their requests
+	// themselves.
+	retry bool
 }
 
 // schemes are the supported schemes.
 var schemes = []scheme{
-	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Wrap},
-	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
-	{name: "s3", text: "s3+https", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
-	{name: "s3", text: "s3+http", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
-	{name: "web", text: "https", find: findAtService, profile: webProfile, open: openService, over: asItIs},
-	{name: "web", text: "http", find: findAtService, profile: webProfile, open: openService, over: asItIs},
+	{name: "local", find: findLocal, profile: findProfile, open: openLocal, retry: true},
+	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService},
+	{name: "s3", text: "s3+https", find: findAtService, profile: objectProfile, open: openService},
+	{name: "s3", text: "s3+http", find: findAtService, profile: objectProfile, open: openService},
+	{name: "web", text: "https", find: findAtService, profile: webProfile, open: openService},
+	{name: "web", text: "http", find: findAtService, profile: webProfile, open: openService},
 }
 
 // schemeOf returns the scheme of a dataset. A name that exists in the file system is a path,

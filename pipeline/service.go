@@ -29,7 +29,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/web"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 )
 
 // List prices of S3 in us-east-1, for one request each.
@@ -200,9 +199,6 @@ func openService(m *mount, _, _ string) (storage.Storage, error) {
 	}
 	return m.cubesOver(m.referencesOver(s), true), nil
 }
-
-// asItIs adds nothing to storages that retry themselves.
-func asItIs(s storage.Storage) (storage.Storage, *retry.Storage) { return s, nil }
 
 // objectProfile and webProfile are what lsiofs tune has measured of a service, or else the defaults
 // for its kind.

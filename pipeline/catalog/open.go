@@ -18,7 +18,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 )
 
 // Config describes which dataset to open, and how.
@@ -110,7 +109,7 @@ func (c Config) open(allowed func(*discover.Target) error) (d access, err error)
 		return d, fmt.Errorf("dataset %s: %w", t, err)
 	}
 	if d.reads = (lent{d.storage}); !t.Remote() {
-		d.reads = retry.New(d.reads)
+		d.reads = storage.NewRetrying(d.reads)
 	}
 	return d, nil
 }

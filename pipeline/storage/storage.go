@@ -9,8 +9,8 @@
 // Zarr arrays), crops/refs (ranges of files, read as a Zarr hierarchy) and remote (objects of
 // services: packages s3 and web). Package diskcache puts a disk cache in front of another storage.
 // storagetest is the test suite that every implementation passes, except arrays, whose objects are
-// not files. Wrappers (retry, counting, faults) are Storages themselves. What only some storages
-// can do, such as mapping objects or taking hints, is in Caps. A Reader reads one object.
+// not files. Wrappers (Retrying, faults) are Storages themselves. What only some storages can do,
+// such as mapping objects or taking hints, is in Caps. A Reader reads one object.
 package storage
 
 import (

@@ -1,4 +1,4 @@
-package retry
+package storage_test
 
 import (
 	"bytes"
@@ -16,14 +16,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
-func open(t *testing.T, files map[string][]byte) *faulty.Storage {
+func openFaulty(t *testing.T, files map[string][]byte) *faulty.Storage {
 	t.Helper()
 	return faulty.New(localtest.Open(t, files))
 }
 
-func TestSuite(t *testing.T) {
-	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage { return New(open(t, files)) })
+func TestRetryingPassesTheSuite(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
+		return storage.NewRetrying(openFaulty(t, files))
+	})
 }
+
+// retries is how often a read is repeated.
+const retries = 4
 
 // Only reads that are submitted are repeated: everything else is the storage's below.
 func TestRetriesPassAllCapabilitiesOn(t *testing.T) {
@@ -31,7 +36,7 @@ func TestRetriesPassAllCapabilitiesOn(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[storage.Caps]()) {
 		want[f.Name] = storagetest.Passed
 	}
-	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage { return New(below) }, want)
+	storagetest.RunWrapper(t, func(_ *testing.T, below storage.Storage) storage.Storage { return storage.NewRetrying(below) }, want)
 }
 
 func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {
@@ -43,14 +48,14 @@ func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {
 		retries, gaveUp uint64
 	}{
 		{"passes at once", syscall.EAGAIN, 1, false, 1, 0},
-		{"passes at the last attempt", syscall.ETIMEDOUT, int64(len(waits)), false, uint64(len(waits)), 0},
-		{"never passes", syscall.EINTR, 1 << 30, true, uint64(len(waits)), 1},
+		{"passes at the last attempt", syscall.ETIMEDOUT, retries, false, retries, 0},
+		{"never passes", syscall.EINTR, 1 << 30, true, retries, 1},
 		{"a disk's own", syscall.EIO, 1, true, 0, 0},
 		{"changed", storage.ErrChanged, 1, true, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			below := open(t, map[string][]byte{"a": []byte("content")})
+			below := openFaulty(t, map[string][]byte{"a": []byte("content")})
 			var n atomic.Int64
 			below.Before = func(*storage.Read) error {
 				if n.Add(1) <= c.times {
@@ -58,7 +63,7 @@ func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {
 				}
 				return nil
 			}
-			s := New(below)
+			s := storage.NewRetrying(below)
 			o, err := s.Stat(t.Context(), "a")
 			require.NoError(t, err)
 			b := make([]byte, 4)
@@ -70,17 +75,17 @@ func TestOnlyTransientErrorsAreRetriedAFewTimes(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, "tent", string(b))
 			}
-			require.Equal(t, Stats{Retries: c.retries, GaveUp: c.gaveUp}, s.Stats())
+			require.Equal(t, storage.RetryStats{Retries: c.retries, GaveUp: c.gaveUp}, s.Stats())
 			require.NoError(t, s.Close())
 		})
 	}
 }
 
 func TestPendingRetryIsCancellableAndStopsAtClose(t *testing.T) {
-	below := open(t, map[string][]byte{"a": bytes.Repeat([]byte("x"), 100)})
+	below := openFaulty(t, map[string][]byte{"a": bytes.Repeat([]byte("x"), 100)})
 	var failed atomic.Int64
 	below.Before = func(*storage.Read) error { failed.Add(1); return syscall.EAGAIN }
-	s := New(below)
+	s := storage.NewRetrying(below)
 	o, err := s.Stat(t.Context(), "a")
 	require.NoError(t, err)
 	done := make(chan error, 3)
