@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // fsName is the source shown in /proc/mounts; FileSystemType is the type.
@@ -78,7 +78,7 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 		if err != nil {
 			continue
 		}
-		mounts = append(mounts, MountEntry{ID: id, Device: l[2], Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1]), User: userOf(f[2:])})
+		mounts = append(mounts, MountEntry{ID: id, Device: l[2], Point: filesystem.UnescapeMount(l[4]), Type: f[0], Source: filesystem.UnescapeMount(f[1]), User: userOf(f[2:])})
 	}
 	return mounts, lines.Err()
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // recorder keeps the counters at each second of the last minute, to report what has happened since.
@@ -187,7 +188,7 @@ func (r *recorder) explain() explained {
 	p := r.status()
 	facts := explain.Facts{
 		Cores: e.Cores, Storage: storageName(p.Storage.Kind),
-		Possible: func(readBytes float64) float64 { return profile.Possible(p.Measured, readBytes) },
+		Possible: func(readBytes float64) float64 { return filesystem.Possible(p.Measured, readBytes) },
 	}
 	if p.Remote != nil {
 		facts.Storage = r.dataset
@@ -204,15 +205,15 @@ func (r *recorder) explain() explained {
 }
 
 // storageName is the common name of a kind of storage.
-func storageName(k profile.Kind) string {
+func storageName(k storage.Kind) string {
 	switch k {
-	case profile.KindDisk, profile.KindSSD, profile.KindVirtual:
+	case storage.KindDisk, storage.KindSSD, storage.KindVirtual:
 		return "the disk"
-	case profile.KindNetwork:
+	case storage.KindNetwork:
 		return "the network storage"
-	case profile.KindObject:
+	case storage.KindObject:
 		return "the bucket"
-	case profile.KindWeb:
+	case storage.KindWeb:
 		return "the web server"
 	}
 	return "storage"

@@ -19,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
@@ -35,8 +35,8 @@ type Options struct {
 	// Files makes the catalog's Selection list all files, and not only the first ones.
 	Files bool
 	// Storage describes which reads the dataset's storage is fast at. If nil, it is the profile of
-	// the file system that holds the dataset (profile.Find).
-	Storage *profile.Profile
+	// the file system that holds the dataset (filesystem.FindProfile).
+	Storage *storage.Profile
 	// Faults, if set, wraps the storage that records are read from, once the catalog is open. Tests
 	// delay and fail reads with it.
 	Faults func(storage.Storage) storage.Storage
@@ -360,10 +360,10 @@ type Status struct {
 	Sources []SourceStatus `json:"sources,omitempty"`
 	Start   *Start         `json:"start,omitempty"` // result of Expect; nil before the first call
 	// Storage describes the reads that are made, and whether that follows a measurement.
-	Storage profile.Profile `json:"storage"`
+	Storage storage.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.
-	Measured []profile.Cell `json:"-"`
-	Uptime   time.Duration  `json:"uptime_nanos"`
+	Measured []filesystem.Measurement `json:"-"`
+	Uptime   time.Duration            `json:"uptime_nanos"`
 	// DamagedShards counts shards with damage that was left out; Damages counts the damages by
 	// reason.
 	DamagedShards int `json:"damaged_shards"`

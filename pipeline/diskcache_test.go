@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // cachedSpec is for the dataset at the server, with a cache in a directory of its own that has room
@@ -406,12 +406,12 @@ func TestADiskThatIsTooSmall(t *testing.T) {
 // A network file system is cached only if the user asks for it, and a disk never.
 func TestOnlyNetworkFileSystemsAreCached(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
-	network := profile.Defaults(profile.KindNetwork)
-	disk := profile.Defaults(profile.KindSSD)
+	network := storage.DefaultProfile(storage.KindNetwork)
+	disk := storage.DefaultProfile(storage.KindSSD)
 	local := testSpec(t, w.dir)
 	want := sums(t, open(t, local), local, nil)
 	for name, c := range map[string]struct {
-		profile profile.Profile
+		profile storage.Profile
 		size    int64
 		cached  bool
 	}{

@@ -100,7 +100,7 @@
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed
-//	                                    (storage/identity for files) and returns
+//	                                    (storage/filesystem for files) and returns
 //	                                    storage.ErrChanged; read/stats.go reports it once,
 //	                                    fs/errno.go turns it into EIO. A replaced file that is open
 //	                                    is still read; with --grow and --hold, storage/hardlink
@@ -182,10 +182,11 @@
 //	pipeline/plan                         byte ranges to the reads to issue; pure
 //	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
-//	pipeline/storage                      the interface of storages, their capabilities; Reader, Retrying
+//	pipeline/storage                      the interface of storages, capabilities, profiles; Reader, Retrying
 //	pipeline/storage/local                files below a directory
 //	pipeline/storage/local/hints          which files may have changed, by inotify
 //	pipeline/storage/local/localtest      a storage of real files, for tests
+//	pipeline/storage/filesystem           the file system below: the reads it is fast at, versions of files
 //	pipeline/storage/fileset              directories of files, each read as one archive
 //	pipeline/storage/arrays               several array files read as one
 //	pipeline/storage/crops                crops of Zarr arrays, computed from chunks
@@ -201,8 +202,6 @@
 //	pipeline/storage/remote/web           files at web servers
 //	pipeline/storage/remote/target        parses names of remote datasets
 //	pipeline/storage/remote/faultserver   a web server with faults, for tests
-//	pipeline/storage/profile              which reads a storage is fast at: defaults, measurements
-//	pipeline/storage/identity             versions of files: is it still the file that was listed?
 //	pipeline/storage/faulty               injects faults into a storage, for tests
 //	pipeline/storage/storagetest          the test suite of storages
 //	pipeline/format                       the interfaces of formats and codecs

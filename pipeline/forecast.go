@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Forecast is what the first records of a worker's stream would read, starting from empty memory
@@ -25,7 +25,7 @@ type Forecast struct {
 type StorageForecast struct {
 	Kind     string // "local"
 	Root     string
-	Likes    profile.Profile // the reads that the storage is fast at
+	Likes    storage.Profile // the reads that the storage is fast at
 	Strategy spec.Read       // the strategy that a mount would use
 	Reason   string          // why, in words
 	Scan     ScanForecast

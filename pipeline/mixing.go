@@ -17,7 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/union"
 )
@@ -315,7 +315,7 @@ func (m *mount) schemeOfMount() (*scheme, error) {
 	}
 	return &scheme{
 		name: "mixture", find: findSources,
-		profile: func(string, *Options) (profile.Profile, []profile.Cell) { return m.slowest() },
+		profile: func(string, *Options) (storage.Profile, []filesystem.Measurement) { return m.slowest() },
 		open: func(m *mount, _, _ string) (storage.Storage, error) {
 			p, measured := m.slowest() // some adjust their profile once they are open
 			m.profile, m.measured = p.Or(), measured
@@ -376,13 +376,13 @@ func openSourceMount(ctx context.Context, whole *mount, x spec.Source) (*mount, 
 
 // slowness ranks kinds of storage: reads that suit a service don't hurt files, but reads that suit
 // files are far too small for a service.
-var slowness = map[profile.Kind]int{
-	profile.KindMemory: 1, profile.KindSSD: 2, profile.KindVirtual: 3, profile.KindUnknown: 4,
-	profile.KindDisk: 5, profile.KindNetwork: 6, profile.KindWeb: 7, profile.KindObject: 8,
+var slowness = map[storage.Kind]int{
+	storage.KindMemory: 1, storage.KindSSD: 2, storage.KindVirtual: 3, storage.KindUnknown: 4,
+	storage.KindDisk: 5, storage.KindNetwork: 6, storage.KindWeb: 7, storage.KindObject: 8,
 }
 
 // slowest is the profile of the slowest source.
-func (m *mount) slowest() (profile.Profile, []profile.Cell) {
+func (m *mount) slowest() (storage.Profile, []filesystem.Measurement) {
 	if m.options.Storage != nil {
 		return *m.options.Storage, nil
 	}

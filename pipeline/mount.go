@@ -26,9 +26,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/arrays"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
 	"github.com/lsiofs/lsiofs/pipeline/storage/fileset"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/hardlink"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -61,7 +61,7 @@ type mount struct {
 	changes read.Changes
 	engine  uring.Engine
 	// measured are the measurements of the storage; nil if there are none.
-	measured []profile.Cell
+	measured []filesystem.Measurement
 
 	// listingAt is where the service's listing is stored; "" if it is not. choice is a part of it.
 	listingAt string
@@ -83,7 +83,7 @@ type mount struct {
 
 	// Opened by lend. indexDir is where indexes are stored, "" if nothing can be stored.
 	indexDir string
-	profile  profile.Profile   // of the storage
+	profile  storage.Profile   // of the storage
 	files    storage.Storage   // as opened, including the cache: what is listed and indexed
 	reads    storage.Storage   // what records are read from: files and the layers above it
 	retries  *storage.Retrying // of reads; nil if it does not retry
@@ -334,7 +334,7 @@ type scheme struct {
 	find func(ctx context.Context, m *mount) (found, error)
 	// profile returns the reads that the storage at a root is fast at, and the measurements of it,
 	// if there are any.
-	profile func(root string, o *Options) (profile.Profile, []profile.Cell)
+	profile func(root string, o *Options) (storage.Profile, []filesystem.Measurement)
 	// open opens the storage below a root. It stores its own files in indexDir, "" if nothing can
 	// be stored.
 	open func(m *mount, root, indexDir string) (storage.Storage, error)
@@ -404,7 +404,7 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	if m.links != nil {
 		return hardlink.Wrap(s, m.links), nil
 	}
-	if m.profile.Kind != profile.KindNetwork || !m.spec.Cache.Asked() {
+	if m.profile.Kind != storage.KindNetwork || !m.spec.Cache.Asked() {
 		return s, nil
 	}
 	over, err := m.cacheOver(s, m.fileIdentity)
@@ -426,11 +426,11 @@ func foldered(asked spec.Format) (format.Foldered, bool) {
 
 // findProfile looks up which reads the file system of a directory is fast at. A problem with a
 // stored profile is only logged.
-func findProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
+func findProfile(root string, o *Options) (storage.Profile, []filesystem.Measurement) {
 	if o.Storage != nil {
 		return *o.Storage, nil
 	}
-	f := profile.Find(root)
+	f := filesystem.FindProfile(root)
 	if f.Problem != nil {
 		o.Log.Warn(f.Problem.Error())
 	}

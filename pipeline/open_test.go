@@ -10,7 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -52,7 +52,7 @@ func TestDirectoryNamedLikeSchemeIsADirectory(t *testing.T) {
 // storage reports itself how they are read.
 func TestDirectoriesOfFilesReportHowTheyAreRead(t *testing.T) {
 	s := testSpec(t, makeFiles(t, 100))
-	p := profile.Defaults(profile.KindDisk)
+	p := storage.DefaultProfile(storage.KindDisk)
 	openThem := func(name string) *Dataset {
 		s.Format.Name = name
 		d, err := Open(context.Background(), s, Options{Storage: &p})

@@ -24,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/refs"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -202,19 +202,19 @@ func openService(m *mount, _, _ string) (storage.Storage, error) {
 
 // objectProfile and webProfile are what lsiofs tune has measured of a service, or else the defaults
 // for its kind.
-func objectProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
-	return profileOf(profile.KindObject, root, o)
+func objectProfile(root string, o *Options) (storage.Profile, []filesystem.Measurement) {
+	return profileOf(storage.KindObject, root, o)
 }
 
-func webProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
-	return profileOf(profile.KindWeb, root, o)
+func webProfile(root string, o *Options) (storage.Profile, []filesystem.Measurement) {
+	return profileOf(storage.KindWeb, root, o)
 }
 
-func profileOf(k profile.Kind, root string, o *Options) (profile.Profile, []profile.Cell) {
+func profileOf(k storage.Kind, root string, o *Options) (storage.Profile, []filesystem.Measurement) {
 	if o.Storage != nil {
 		return *o.Storage, nil
 	}
-	f := profile.FindEndpoint(k, root)
+	f := filesystem.FindEndpointProfile(k, root)
 	if f.Problem != nil {
 		o.Log.Warn(f.Problem.Error())
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // Datasets are read by the profile that lsiofs tune has stored for their endpoint.
@@ -17,13 +18,13 @@ func TestRemoteDatasetIsReadByProfileOfItsEndpoint(t *testing.T) {
 	s := testSpec(t, w.dir)
 	s.Dataset, s.IndexDir = w.url, t.TempDir()
 	d := open(t, s)
-	require.Equal(t, profile.Defaults(profile.KindWeb), d.Status().Storage)
+	require.Equal(t, storage.DefaultProfile(storage.KindWeb), d.Status().Storage)
 
-	p := profile.Defaults(profile.KindWeb)
+	p := storage.DefaultProfile(storage.KindWeb)
 	p.Depth, p.Tuned = 77, time.Unix(1e9, 0).UTC()
-	dir, err := profile.Dir()
+	dir, err := filesystem.ProfileDir()
 	require.NoError(t, err)
-	_, err = profile.Save(dir, profile.Stored{Place: profile.Endpoint(profile.KindWeb, d.Catalog().Root()), Profile: p})
+	_, err = filesystem.SaveProfile(dir, filesystem.StoredProfile{Place: filesystem.Endpoint(storage.KindWeb, d.Catalog().Root()), Profile: p})
 	require.NoError(t, err)
 	require.Equal(t, p, open(t, s).Status().Storage)
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // Streams have the same bytes whatever the storage's profile is, even if reads bypass the page
 // cache.
 func TestStreamsDoNotDependOnStorageProfile(t *testing.T) {
-	profiles := []profile.Profile{
-		{Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
-		{Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
-		{Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
-		{Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
+	profiles := []storage.Profile{
+		{Kind: storage.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
+		{Kind: storage.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
+		{Kind: storage.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
+		{Kind: storage.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
 	}
 	plain := makePlainLines(t)
 	for _, strategy := range []spec.Read{spec.ReadScan, spec.ReadGather} {
@@ -52,9 +52,9 @@ func TestIndexPassFollowsStorageProfile(t *testing.T) {
 	dir := makePlainLines(t)
 	var reads []uint64
 	var fingerprints []string
-	for _, pass := range []profile.Pass{{}, {ReadBytes: 16 << 10, Shards: 1}} {
-		d, err := Open(context.Background(), testSpec(t, dir), Options{Storage: &profile.Profile{
-			Kind: profile.KindSSD, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 1 << 20, AlignBytes: 4 << 10, Pass: pass}})
+	for _, pass := range []storage.Pass{{}, {ReadBytes: 16 << 10, Shards: 1}} {
+		d, err := Open(context.Background(), testSpec(t, dir), Options{Storage: &storage.Profile{
+			Kind: storage.KindSSD, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 1 << 20, AlignBytes: 4 << 10, Pass: pass}})
 		require.NoError(t, err)
 		reads, fingerprints = append(reads, d.Status().Engine.Reads), append(fingerprints, d.Fingerprint())
 		require.NoError(t, d.Close())

@@ -14,7 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
 )
 
@@ -59,9 +60,9 @@ func TestMountsUseMeasurementsOfTune(t *testing.T) {
 	require.Equal(t, cache, filepath.Dir(report.File))
 	require.NoError(t, report.Profile.Validate())
 
-	var found profile.Found
+	var found filesystem.FoundProfile
 	require.NoError(t, json.Unmarshal([]byte(ok(t, "tune", data, "--show", "--json").stdout), &found))
-	require.Equal(t, profile.Found{Profile: report.Profile, Place: report.Place, File: report.File, Cells: report.Cells}, found)
+	require.Equal(t, filesystem.FoundProfile{Profile: report.Profile, Place: report.Place, File: report.File, Cells: report.Cells}, found)
 	day := report.Profile.Tuned.Format(time.DateOnly)
 	for _, args := range [][]string{{"tune", data, "--show"}, {"inspect", data}, {"plan", data}, {"doctor"}} {
 		require.Contains(t, lsiofs(t, args...).stdout, "tuned "+day, "%v", args)
@@ -78,11 +79,11 @@ func TestMountsUseMeasurementsOfTune(t *testing.T) {
 func TestDamagedProfileWarnsAndDoesNotFail(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	want := ok(t, "cat", data).stdout
-	place, err := profile.Look(data)
+	place, err := filesystem.Look(data)
 	require.NoError(t, err)
-	p := profile.Defaults(place.Kind)
+	p := storage.DefaultProfile(place.Kind)
 	p.Tuned = time.Now()
-	file, err := profile.Save(cache, profile.Stored{Place: place, Profile: p})
+	file, err := filesystem.SaveProfile(cache, filesystem.StoredProfile{Place: place, Profile: p})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte(`{"version": 99}`), 0o600))
 	for _, args := range [][]string{{"cat", data}, {"tune", data, "--show"}} {
@@ -97,17 +98,17 @@ func TestDamagedProfileWarnsAndDoesNotFail(t *testing.T) {
 // Streams have the same bytes whatever the storage's profile is.
 func TestProfilesDoNotChangeStreams(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
-	place, err := profile.Look(data)
+	place, err := filesystem.Look(data)
 	require.NoError(t, err)
 	want := ok(t, "cat", data).stdout
-	for _, p := range []profile.Profile{
+	for _, p := range []storage.Profile{
 		{GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
 		{GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
 		{GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
 		{GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
 	} {
 		p.Kind, p.Tuned = place.Kind, time.Now()
-		_, err := profile.Save(cache, profile.Stored{Place: place, Profile: p})
+		_, err := filesystem.SaveProfile(cache, filesystem.StoredProfile{Place: place, Profile: p})
 		require.NoError(t, err)
 		require.Contains(t, ok(t, "tune", data, "--show").stdout, "tuned")
 		got := ok(t, "cat", data)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 const mib = 1 << 20
@@ -75,7 +75,7 @@ func TestWaitingShardIsAdmitted(t *testing.T) {
 // The buffers of all shards that are read at a time fit into the bound, except that each core may
 // have one.
 func TestConcurrentShardsFollowFromMemory(t *testing.T) {
-	remote, local := profile.Defaults(profile.KindObject).Pass, profile.Defaults(profile.KindSSD).Pass
+	remote, local := storage.DefaultProfile(storage.KindObject).Pass, storage.DefaultProfile(storage.KindSSD).Pass
 	require.Equal(t, 32, ShardsAtATime(remote, true, 256*mib, 2))
 	require.Equal(t, 32, ShardsAtATime(remote, true, 64*mib, 2))
 	require.Equal(t, 5, ShardsAtATime(remote, true, 8*mib, 2))

@@ -18,7 +18,7 @@
 // reading.go), and answers look-ups from the stored index (catalog.go).
 //
 // A shard is indexed again when its size, mtime, inode or ctime differs. A time or number that is
-// not stable on its file system (package identity) is 0 and not compared.
+// not stable on its file system (package filesystem) is 0 and not compared.
 //
 // # How shards are read
 //

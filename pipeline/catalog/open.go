@@ -17,7 +17,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Config describes which dataset to open, and how.
@@ -40,7 +39,7 @@ type Config struct {
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
 	// Profile determines how shards are read from the storage; the zero value is the defaults of an
 	// unknown storage. The resulting index does not depend on it.
-	Profile profile.Profile
+	Profile storage.Profile
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
 	// MemoryBytes bounds the memory used while shards are indexed. Half of it is for decoders,

@@ -19,7 +19,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // pass indexes shards, several at a time, and stores each one that is finished. Besides decoders
@@ -32,7 +31,7 @@ type pass struct {
 	onCorrupt spec.OnCorrupt
 	build     *index.Build
 	progress  *reporter
-	portions  profile.Pass
+	portions  storage.Pass
 	room      *DecoderRoom
 	admission *admission
 	atATime   int // shards
@@ -54,7 +53,7 @@ func (o *opening) newPass(b *index.Build) *pass {
 // ShardsAtATime returns how many shards are read at a time on a machine with that many cores: as
 // many as the profile asks for and whose buffers take at most boundBytes, but no fewer than the
 // lesser of the profile's number and the cores. streamed reports whether they are read as streams.
-func ShardsAtATime(p profile.Pass, streamed bool, boundBytes int64, cores int) int {
+func ShardsAtATime(p storage.Pass, streamed bool, boundBytes int64, cores int) int {
 	each := 2*p.ReadBytes + smallBuffers // a window of the shard, and the storage's buffer
 	if streamed {
 		each = 2*p.StreamBytes + smallBuffers // a window, and occasionally a longer one

@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // shardReader reads a shard for a pass. It remembers the storage's failure to distinguish it from
@@ -54,7 +53,7 @@ type reader interface {
 }
 
 // streamsOf returns s if its shards are to be read as streams, nil otherwise.
-func streamsOf(s storage.Storage, p profile.Pass) storage.Storage {
+func streamsOf(s storage.Storage, p storage.Pass) storage.Storage {
 	if p.StreamBytes > 0 && s.Caps().OpenSequential != nil {
 		return s
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/web"
@@ -131,7 +130,7 @@ func indexAll(b *testing.B, url string) {
 	require.NoError(b, err)
 	c, err := Open(b.Context(), Config{
 		Dataset: url, Target: &t, Format: spec.Format{Name: formatOf(url)}, OnCorrupt: spec.CorruptFail, IndexDir: b.TempDir(),
-		Profile: profile.Defaults(profile.KindWeb), MemoryBytes: 1 << 30,
+		Profile: storage.DefaultProfile(storage.KindWeb), MemoryBytes: 1 << 30,
 		OpenStorage: func(string, string) (storage.Storage, error) { return engine, nil },
 	})
 	require.NoError(b, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
@@ -110,7 +109,7 @@ func fromServerWithin(ctx context.Context, t *testing.T, server *faultserver.Ser
 	require.NoError(t, err)
 	c := Config{
 		Dataset: target.Root(), Target: &target, Format: spec.Format{Name: "auto", Remainder: spec.RemainderCorrupt},
-		OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(), Profile: profile.Defaults(profile.KindObject), MemoryBytes: 1 << 30,
+		OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(), Profile: storage.DefaultProfile(storage.KindObject), MemoryBytes: 1 << 30,
 		OpenStorage: func(string, string) (storage.Storage, error) { return engine, nil },
 	}
 	if change != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
@@ -171,13 +171,13 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	path := o.key.folder() + "/" + o.key.name() + ".data"
 	file, err := x.files.StatStable(s.ahead.ctx, path)
 	if err == nil {
-		err = identity.Check(fd, file)
+		err = filesystem.Check(fd, file)
 	}
 	if err == nil {
 		err = x.check(o, files)
 	}
 	if err == nil {
-		err = identity.Check(fd, file)
+		err = filesystem.Check(fd, file)
 	}
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 func withSeals(c *Config) { c.noSeals = false }
@@ -207,7 +207,7 @@ func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 		withSeals(c)
 		c.disk = watched{before: func(fd int) {
 			if looked++; sealed.Path != "" {
-				assert.ErrorIs(t, identity.Check(fd, sealed), storage.ErrChanged)
+				assert.ErrorIs(t, filesystem.Check(fd, sealed), storage.ErrChanged)
 			}
 		}}
 	})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -118,7 +118,7 @@ func (s *sources) see(ctx context.Context, f *file, now time.Time) (wait time.Du
 	}
 	f.object = o
 	look := lookOf(o)
-	look.Written, look.Unknown = identity.Written(filepath.Join(s.root, path))
+	look.Written, look.Unknown = filesystem.Written(filepath.Join(s.root, path))
 	if f.written++; !look.Written {
 		f.written = 0
 	}

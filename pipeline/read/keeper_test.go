@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // keeper implements only the contract of storage.Hints with Keeps: a read of a chunk that is
@@ -155,7 +154,7 @@ func TestCachedEpochTakesOneRequestPerChunk(t *testing.T) {
 				o := spec.Order{Shuffle: shuffle, SizeRecords: 1600, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 30_000, ChunkRecords: 128, Seed: 3}
 				config := Options{
 					MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, LookaheadBytes: 4 << 20,
-					Read: spec.ReadAuto, Order: o, Profile: profile.Defaults(profile.KindObject),
+					Read: spec.ReadAuto, Order: o, Profile: storage.DefaultProfile(storage.KindObject),
 				}
 				cache := newKeeper(readtest.OpenStorage(t, d.Dir), 1<<30)
 				f := newFetcherWith(t, d, config, cache)
@@ -201,7 +200,7 @@ func TestRemoteBytesDoNotDependOnSettings(t *testing.T) {
 			for i := range lessIfShort(12, 6) {
 				o := servedOrder([]spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}[i%4])
 				o.SizeRecords, o.ChunkBytes, o.Seed = 200, uint64(1)<<(10+rng.IntN(7)), uint64(i)
-				p := profile.Defaults(profile.KindWeb)
+				p := storage.DefaultProfile(storage.KindWeb)
 				p.ReadBytes, p.GapBytes = 4<<10<<rng.IntN(8), int64(rng.IntN(3))*4000
 				config := Options{
 					MemoryBytes: 1 << (20 + rng.IntN(5)), ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,

@@ -12,7 +12,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -25,7 +24,7 @@ func servedOrder(shuffle spec.Shuffle) spec.Order {
 func serviceConfig(t *testing.T, d *readtest.Dataset, o spec.Order) Options {
 	c := Options{
 		MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
-		Read: spec.ReadAuto, Order: o, Profile: profile.Defaults(profile.KindObject),
+		Read: spec.ReadAuto, Order: o, Profile: storage.DefaultProfile(storage.KindObject),
 	}
 	f, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), c)
 	require.NoError(t, err)

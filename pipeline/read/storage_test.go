@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestBytesDoNotDependOnStorageProfile(t *testing.T) {
@@ -42,6 +42,6 @@ func TestForecastsUseStorageProfile(t *testing.T) {
 func TestUnknownStorageProfileIsRefused(t *testing.T) {
 	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 1, MaxBytes: 10})
 	_, err := newFetcher(d.Index, readtest.OpenStorage(t, d.Dir), Options{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
-		Profile: profile.Profile{Kind: profile.KindSSD, ReadBytes: 1}})
+		Profile: storage.Profile{Kind: storage.KindSSD, ReadBytes: 1}})
 	require.ErrorContains(t, err, "storage profile: read_bytes (1) must be between")
 }

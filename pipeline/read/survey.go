@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Survey is a dataset before it is read: its sizes, from which the ways to read it follow. It holds
@@ -94,7 +93,7 @@ func (s *Survey) ReserveCache() {
 func (s *Survey) Meter() *meter.Meter { return s.o.Meter }
 
 // Profile returns which reads are fast at the storage that the dataset is read from.
-func (s *Survey) Profile() profile.Profile { return s.o.Profile }
+func (s *Survey) Profile() storage.Profile { return s.o.Profile }
 
 // plainReason is why compressed shards are read by a strategy for uncompressed ones.
 const plainReason = "the compressed shards are in the disk cache, decoded"
@@ -140,7 +139,7 @@ func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, erro
 	v := &Survey{o: raw, plain: true}
 	v.o.SetInput(plainIndex{raw.Index, plain}, plain)
 	if choose.AtService(raw.Profile.Kind) {
-		v.o.Profile = profile.Defaults(profile.KindVirtual) // a local disk
+		v.o.Profile = storage.DefaultProfile(storage.KindVirtual) // a local disk
 	}
 	if err := v.look(maxSpoolBytes); err != nil {
 		return nil, nil, errors.Join(err, plain.Close())

@@ -6,13 +6,12 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Caps are what a storage can do besides the methods of Storage. A field that is nil is a capability
-// that the storage does not have. The functions may be called concurrently, until the storage is
-// closed.
+// Caps are what a storage can do besides the methods of Storage. A field that is nil is a
+// capability that the storage does not have. The functions may be called concurrently, until the
+// storage is closed.
 //
 // A wrapper starts with the Caps of the storage that it wraps, and replaces what it does in another
 // way: it must not hand out a way around itself. OnlySubmit removes those ways for wrappers that
@@ -76,7 +75,7 @@ type Caps struct {
 	Status func() uring.Status
 	// AdjustProfile returns which reads the storage is fast at, for the profile of the file system
 	// or service below. It is pure.
-	AdjustProfile func(below profile.Profile) profile.Profile
+	AdjustProfile func(below Profile) Profile
 	// HeldBytes returns about how much memory the storage holds to describe its objects, for
 	// storages that hold more than the caller can compute.
 	HeldBytes func() int64

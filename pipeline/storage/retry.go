@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// retryWaits are the waits before the second, third … attempt. Together they are about a second: far
-// less than --read-timeout, to which they add, and long enough for a kernel to find memory.
+// retryWaits are the waits before the second, third … attempt. Together they are about a second:
+// far less than --read-timeout, to which they add, and long enough for a kernel to find memory.
 var retryWaits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 
 // transientErrors are the errors after which a read is retried.
@@ -36,8 +36,8 @@ type RetryStats struct {
 	Waiting int    `json:"in_retry"` // reads currently waiting for their next attempt
 }
 
-// Retrying is a Storage that wraps another one and repeats reads that failed with a transient error.
-// Closing it closes the other one.
+// Retrying is a Storage that wraps another one and repeats reads that failed with a transient
+// error. Closing it closes the other one.
 //
 //	Submit ──► wrapped storage ──► transient error? ──wait──► again, or give up ──► Done
 //

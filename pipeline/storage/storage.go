@@ -229,8 +229,8 @@ func (r *Read) Check() error {
 	return nil
 }
 
-// Failure returns err as an *Error with r's object and range. It returns nil and ErrUnwanted as they
-// are.
+// Failure returns err as an *Error with r's object and range. It returns nil and ErrUnwanted as
+// they are.
 func (r *Read) Failure(err error) error {
 	if err == nil || err == ErrUnwanted {
 		return err
@@ -239,8 +239,8 @@ func (r *Read) Failure(err error) error {
 }
 
 // Inflight counts the reads that were submitted to a storage and whose Done has not returned, so
-// that Close can wait for them. Its zero value is open. Its methods may be called concurrently, also
-// with the storage's own locks held, except for Close.
+// that Close can wait for them. Its zero value is open. Its methods may be called concurrently,
+// also with the storage's own locks held, except for Close.
 type Inflight struct {
 	mu     sync.Mutex
 	idle   sync.Cond // signals that reads has become 0
@@ -281,8 +281,8 @@ func (f *Inflight) Closed() bool {
 	return f.closed
 }
 
-// Close makes Begin return false from now on, and waits until no read is in flight. It may be called
-// again.
+// Close makes Begin return false from now on, and waits until no read is in flight. It may be
+// called again.
 func (f *Inflight) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

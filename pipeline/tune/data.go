@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -54,7 +54,7 @@ func (d *data) add(fd int, bytes int64) {
 }
 
 // openData opens files of PATH, or creates a temporary file if they contain too little.
-func openData(ctx context.Context, c *Config, kind profile.Kind, progress func(done, total int64)) (*data, error) {
+func openData(ctx context.Context, c *Config, kind storage.Kind, progress func(done, total int64)) (*data, error) {
 	files, dir, err := listFiles(ctx, c.Path, c.largestRead())
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func statfsID(path string) uint64 {
 // openFiles opens some of the files, from the first to the last. So much is read from each that it
 // is at most most bytes in total, but at least least bytes each. Files on disks that seek are read
 // completely, so that the disks do seek.
-func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, error) {
+func openFiles(files []listed, least, most int64, kind storage.Kind) (*data, error) {
 	n := min(len(files), mostFiles)
 	d := &data{}
 	for i := range n {
@@ -151,7 +151,7 @@ func openFiles(files []listed, least, most int64, kind profile.Kind) (*data, err
 			continue
 		}
 		bytes := f.bytes
-		if kind != profile.KindDisk {
+		if kind != storage.KindDisk {
 			bytes = min(bytes, max(most-d.bytes, 0)/int64(n-i))
 		}
 		d.add(fd, max(bytes, least))

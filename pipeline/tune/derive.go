@@ -11,7 +11,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 const (
@@ -62,8 +63,8 @@ type Cost struct {
 // takes room in caches.
 //
 // copyRate is the speed of copying memory in bytes per second; 0 if it was not measured.
-func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (Derived, error) {
-	cells = slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool {
+func Derive(cells []filesystem.Measurement, copyRate float64, otherwise storage.Profile) (Derived, error) {
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c filesystem.Measurement) bool {
 		return c.ReadBytes <= 0 || c.Depth <= 0 || !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0)
 	})
 	if len(cells) == 0 {
@@ -83,7 +84,7 @@ func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (
 
 // split separates the cells of small and large reads. If there are none of one kind, it returns all
 // cells for both.
-func split(cells []profile.Cell) (small, large []profile.Cell) {
+func split(cells []filesystem.Measurement) (small, large []filesystem.Measurement) {
 	for _, c := range cells {
 		if c.ReadBytes < largeBytes {
 			small = append(small, c)
@@ -99,7 +100,7 @@ func split(cells []profile.Cell) (small, large []profile.Cell) {
 
 // chooseDepth chooses the smallest depth at which reads of all small sizes, in the geometric mean,
 // come near the best that they reach at any depth.
-func (d *Derived) chooseDepth(cells []profile.Cell) {
+func (d *Derived) chooseDepth(cells []filesystem.Measurement) {
 	best := map[int64]float64{}
 	for _, c := range cells {
 		best[c.ReadBytes] = max(best[c.ReadBytes], c.BytesPerSecond)
@@ -124,7 +125,7 @@ func (d *Derived) chooseDepth(cells []profile.Cell) {
 
 // chooseFlight chooses the smallest number of bytes in flight at which large reads of some size
 // come near the best.
-func (d *Derived) chooseFlight(cells []profile.Cell) {
+func (d *Derived) chooseFlight(cells []filesystem.Measurement) {
 	best := map[int64]float64{}
 	for _, c := range cells {
 		flight := c.ReadBytes * int64(c.Depth)
@@ -145,7 +146,7 @@ func (d *Derived) chooseFlight(cells []profile.Cell) {
 
 // chooseRead chooses the smallest size of reads that, with that many bytes in flight, comes near
 // the best.
-func (d *Derived) chooseRead(cells []profile.Cell) {
+func (d *Derived) chooseRead(cells []filesystem.Measurement) {
 	var scores []scored[int64]
 	for _, c := range cells {
 		if c.ReadBytes*int64(c.Depth) == d.InFlightBytes {
@@ -177,7 +178,7 @@ func (d *Derived) chooseRead(cells []profile.Cell) {
 // with 8 KiB than with 4, and a third more with 32: then a block of memory holds few of them, and
 // each is copied once more, to its destination. A gap that is derived from the storage alone does
 // not include that.
-func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
+func (d *Derived) chooseGap(cells []filesystem.Measurement, align int64) {
 	at := d.operating(cells)
 	if len(at) < 2 {
 		d.because(fmt.Sprintf("gaps of up to %s: one size of reads does not tell what a request costs, so it is the default", size(d.GapBytes)))
@@ -214,10 +215,10 @@ func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
 
 // operating returns one cell for each size of reads, by size: the one with the chosen number in
 // flight, or the next lower number that was measured, or the lowest.
-func (d *Derived) operating(cells []profile.Cell) []profile.Cell {
-	at := map[int64]profile.Cell{}
+func (d *Derived) operating(cells []filesystem.Measurement) []filesystem.Measurement {
+	at := map[int64]filesystem.Measurement{}
 	for _, c := range cells {
-		fits := func(c profile.Cell) bool {
+		fits := func(c filesystem.Measurement) bool {
 			return c.Depth <= d.Depth && c.ReadBytes*int64(c.Depth) <= d.InFlightBytes
 		}
 		old, any := at[c.ReadBytes]
@@ -225,7 +226,7 @@ func (d *Derived) operating(cells []profile.Cell) []profile.Cell {
 			at[c.ReadBytes] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(at), func(a, b profile.Cell) int { return cmp.Compare(a.ReadBytes, b.ReadBytes) })
+	return slices.SortedFunc(maps.Values(at), func(a, b filesystem.Measurement) int { return cmp.Compare(a.ReadBytes, b.ReadBytes) })
 }
 
 func (d *Derived) because(why string) { d.Reasons = append(d.Reasons, why) }

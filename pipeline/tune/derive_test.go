@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/plan"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // device models a storage: a read of n bytes takes latency + n·perByte, of which request +
@@ -27,7 +28,7 @@ func (d device) rate(n int64, depth int) float64 {
 	return reads * bytes / (1 + d.crowded*float64(n*int64(depth))/(1<<20))
 }
 
-func (d device) cells() []profile.Cell {
+func (d device) cells() []filesystem.Measurement {
 	c := Default("")
 	cells := newTimetable(&c, c.Duration).cells
 	for i := range cells {
@@ -46,12 +47,12 @@ func drawDevice(t *rapid.T) device {
 	return d
 }
 
-func derive(t require.TestingT, cells []profile.Cell) Derived {
+func derive(t require.TestingT, cells []filesystem.Measurement) Derived {
 	return deriveCopying(t, cells, 0)
 }
 
-func deriveCopying(t require.TestingT, cells []profile.Cell, copyRate float64) Derived {
-	d, err := Derive(cells, copyRate, profile.Defaults(profile.KindUnknown))
+func deriveCopying(t require.TestingT, cells []filesystem.Measurement, copyRate float64) Derived {
+	d, err := Derive(cells, copyRate, storage.DefaultProfile(storage.KindUnknown))
 	require.NoError(t, err)
 	require.Len(t, d.Reasons, 4)
 	for _, why := range d.Reasons {
@@ -61,13 +62,13 @@ func deriveCopying(t require.TestingT, cells []profile.Cell, copyRate float64) D
 }
 
 // requireSound checks that derived values make a profile, with measured sizes.
-func requireSound(t require.TestingT, d Derived, cells []profile.Cell) {
-	p := profile.Profile{Kind: profile.KindUnknown, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes, Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: blockBytes}.Or()
+func requireSound(t require.TestingT, d Derived, cells []filesystem.Measurement) {
+	p := storage.Profile{Kind: storage.KindUnknown, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes, Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: blockBytes}.Or()
 	require.NoError(t, p.Validate())
 	require.GreaterOrEqual(t, d.GapBytes, int64(blockBytes))
 	require.LessOrEqual(t, d.GapBytes, int64(maxGapBytes))
-	require.True(t, slices.ContainsFunc(cells, func(c profile.Cell) bool { return c.Depth == d.Depth }))
-	require.True(t, slices.ContainsFunc(cells, func(c profile.Cell) bool {
+	require.True(t, slices.ContainsFunc(cells, func(c filesystem.Measurement) bool { return c.Depth == d.Depth }))
+	require.True(t, slices.ContainsFunc(cells, func(c filesystem.Measurement) bool {
 		return c.ReadBytes == d.ReadBytes && c.ReadBytes*int64(c.Depth) == d.InFlightBytes
 	}), "a cell that can be marked")
 	require.GreaterOrEqual(t, d.RequestSeconds, 0.0)
@@ -159,7 +160,7 @@ func TestOnlyRatiosMatter(t *testing.T) {
 // Any measurements give a profile, even nonsense with holes in it.
 func TestAnyMeasurementsYieldProfile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var cells []profile.Cell
+		var cells []filesystem.Measurement
 		for _, c := range drawDevice(t).cells() {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
@@ -171,7 +172,7 @@ func TestAnyMeasurementsYieldProfile(t *testing.T) {
 			}
 			cells = append(cells, c)
 		}
-		sound := slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool { return !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0) })
+		sound := slices.DeleteFunc(slices.Clone(cells), func(c filesystem.Measurement) bool { return !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0) })
 		before := slices.Clone(cells)
 		if len(sound) == 0 {
 			return
@@ -179,18 +180,18 @@ func TestAnyMeasurementsYieldProfile(t *testing.T) {
 		requireSound(t, derive(t, cells), sound)
 		require.Equal(t, len(before), len(cells), "the caller's")
 		one := sound[rapid.IntRange(0, len(sound)-1).Draw(t, "the only one")]
-		d := derive(t, []profile.Cell{one})
-		requireSound(t, d, []profile.Cell{one})
-		require.Equal(t, profile.Defaults(profile.KindUnknown).GapBytes, d.GapBytes)
+		d := derive(t, []filesystem.Measurement{one})
+		requireSound(t, d, []filesystem.Measurement{one})
+		require.Equal(t, storage.DefaultProfile(storage.KindUnknown).GapBytes, d.GapBytes)
 	})
-	_, err := Derive([]profile.Cell{{ReadBytes: 4096, Depth: 1}}, 0, profile.Profile{})
+	_, err := Derive([]filesystem.Measurement{{ReadBytes: 4096, Depth: 1}}, 0, storage.Profile{})
 	require.EqualError(t, err, "nothing was measured")
 }
 
 // Measurements of the virtual disk of a small machine (November 2026), and the reasons derived from
 // them.
 func TestReasonsAreReadable(t *testing.T) {
-	var cells []profile.Cell
+	var cells []filesystem.Measurement
 	for n, row := range map[int64]string{
 		4: "0.036 0.061 0.100 0.173 0.222 0.279 0.320 0.352", 16: "0.142 0.250 0.386 0.578 0.754 0.894 0.998 1.061",
 		64: "0.421 0.796 1.147 1.558 1.873 2.002 2.127 2.102", 128: "0.854 1.376 1.774 2.172 2.371 2.523 2.459 2.249",
@@ -198,7 +199,7 @@ func TestReasonsAreReadable(t *testing.T) {
 		1024: "2.483 2.999 3.210 2.887 2.669 2.527", 2048: "3.079 3.254 2.978 2.696 2.609", 4096: "3.133 2.916 2.760 2.539",
 	} {
 		for i, text := range strings.Fields(row) {
-			cells = append(cells, profile.Cell{ReadBytes: n << 10, Depth: 1 << i, BytesPerSecond: number(t, text) * (1 << 30)})
+			cells = append(cells, filesystem.Measurement{ReadBytes: n << 10, Depth: 1 << i, BytesPerSecond: number(t, text) * (1 << 30)})
 		}
 	}
 	require.Equal(t, []string{

@@ -1,6 +1,6 @@
 // Package tune measures which reads a storage is fast at. It measures the throughput of random
 // reads for each size and number in flight. It reads real data, bypassing the page cache, through
-// package uring like the rest of lsiofs. The result is a profile.Profile.
+// package uring like the rest of lsiofs. The result is a storage.Profile.
 //
 //	PATH ──► data (its files, or a temporary one) ──► meter ──► cells ──► Derive
 //
@@ -16,7 +16,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // Config configures a measurement.
@@ -62,13 +63,13 @@ func (c *Config) validate() error {
 		return errors.New("there is nothing to measure: no sizes of reads, or no depths")
 	}
 	for _, n := range c.ReadBytes {
-		if n < profile.MinReadBytes || n%blockBytes != 0 || n > inFlightBytes {
-			return fmt.Errorf("reads of %d bytes: must be a multiple of %d, from %d to %d", n, blockBytes, profile.MinReadBytes, inFlightBytes)
+		if n < storage.MinReadBytes || n%blockBytes != 0 || n > inFlightBytes {
+			return fmt.Errorf("reads of %d bytes: must be a multiple of %d, from %d to %d", n, blockBytes, storage.MinReadBytes, inFlightBytes)
 		}
 	}
 	for _, d := range c.Depths {
-		if d < 1 || d > profile.MaxDepth {
-			return fmt.Errorf("depth (%d) must be between 1 and %d", d, profile.MaxDepth)
+		if d < 1 || d > storage.MaxDepth {
+			return fmt.Errorf("depth (%d) must be between 1 and %d", d, storage.MaxDepth)
 		}
 	}
 	if least := max(2*c.largestRead(), warmBytes); c.TempBytes < least {
@@ -89,10 +90,10 @@ const (
 
 // Result is the outcome of Run.
 type Result struct {
-	Profile profile.Profile `json:"profile"`
-	Place   profile.Place   `json:"place"`
-	Reasons []string        `json:"reasons"`
-	Cells   []profile.Cell  `json:"measured"`
+	Profile storage.Profile          `json:"profile"`
+	Place   filesystem.Place         `json:"place"`
+	Reasons []string                 `json:"reasons"`
+	Cells   []filesystem.Measurement `json:"measured"`
 	// Costs are the basis for the gap, together with the speed of copying.
 	Costs              []Cost  `json:"costs"`
 	CopyBytesPerSecond float64 `json:"copy_bytes_per_second"`
@@ -114,7 +115,7 @@ func Run(ctx context.Context, c Config) (r Result, err error) {
 	if c.Progress == nil {
 		c.Progress = func(Progress) {}
 	}
-	if r.Place, err = profile.Look(c.Path); err != nil {
+	if r.Place, err = filesystem.Look(c.Path); err != nil {
 		return r, err
 	}
 	d, err := openData(ctx, &c, r.Place.Kind, func(done, total int64) {
@@ -138,7 +139,7 @@ func Run(ctx context.Context, c Config) (r Result, err error) {
 func (r *Result) measure(ctx context.Context, c *Config, m *meter) error {
 	began := time.Now()
 	warm := c.Duration / warmShare
-	m.seeks = r.Place.Kind == profile.KindDisk
+	m.seeks = r.Place.Kind == storage.KindDisk
 	err := m.warmUp(ctx, warm, max(warmBytes, 2*c.largestRead()), func(done int64) {
 		c.Progress(Progress{"warming up", min(1, max(float64(done)/float64(m.data.bytes), float64(time.Since(began))/float64(warm)))})
 	})
@@ -147,7 +148,7 @@ func (r *Result) measure(ctx context.Context, c *Config, m *meter) error {
 	}
 	status := m.engine.Status()
 	r.Engine, r.Direct = status.Engine, status.DirectReads > 0
-	m.cold = !r.Direct && r.Place.Kind != profile.KindMemory
+	m.cold = !r.Direct && r.Place.Kind != storage.KindMemory
 	r.Data = fmt.Sprintf("%s, of which %s were warmed up and read", m.data.about, size(m.data.bytes))
 	t := newTimetable(c, c.Duration-time.Since(began))
 	var copies []float64
@@ -162,7 +163,7 @@ func (r *Result) measure(ctx context.Context, c *Config, m *meter) error {
 }
 
 func (r *Result) derive() error {
-	defaults := profile.Defaults(r.Place.Kind)
+	defaults := storage.DefaultProfile(r.Place.Kind)
 	d, err := Derive(r.Cells, r.CopyBytesPerSecond, defaults)
 	if err != nil {
 		return fmt.Errorf("tune: %w", err)
@@ -177,7 +178,7 @@ func (r *Result) derive() error {
 
 // timetable is which cells are measured, how long, and the results.
 type timetable struct {
-	cells  []profile.Cell
+	cells  []filesystem.Measurement
 	rates  [][]float64 // of each cell, one per round
 	each   time.Duration
 	latest time.Time
@@ -189,7 +190,7 @@ func newTimetable(c *Config, left time.Duration) *timetable {
 	for _, size := range c.ReadBytes {
 		for _, depth := range c.Depths {
 			if size*int64(depth) <= inFlightBytes {
-				t.cells = append(t.cells, profile.Cell{ReadBytes: size, Depth: depth})
+				t.cells = append(t.cells, filesystem.Measurement{ReadBytes: size, Depth: depth})
 			}
 		}
 	}
@@ -215,7 +216,7 @@ func (t *timetable) round(ctx context.Context, m *meter, round int, progress fun
 	return nil
 }
 
-func (t *timetable) medians() []profile.Cell {
+func (t *timetable) medians() []filesystem.Measurement {
 	for i, rates := range t.rates {
 		t.cells[i].BytesPerSecond = median(rates)
 	}

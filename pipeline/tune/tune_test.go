@@ -13,7 +13,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +64,7 @@ func TestFilesAreMeasured(t *testing.T) {
 	r, err := Run(t.Context(), c)
 	require.NoError(t, err)
 	require.NoError(t, r.Profile.Validate())
-	place, err := profile.Look(dir)
+	place, err := filesystem.Look(dir)
 	require.NoError(t, err)
 	require.Equal(t, place, r.Place)
 	require.Equal(t, place.Kind, r.Profile.Kind)
@@ -190,10 +191,10 @@ func TestSomeFilesAndAllDisksAreRead(t *testing.T) {
 		files = append(files, listed{path, 64 << 10})
 	}
 	for _, c := range []struct {
-		kind  profile.Kind
+		kind  storage.Kind
 		most  int64
 		bytes int64
-	}{{profile.KindSSD, 1 << 20, 1 << 20}, {profile.KindSSD, 1 << 30, mostFiles * 64 << 10}, {profile.KindDisk, 1 << 20, mostFiles * 64 << 10}} {
+	}{{storage.KindSSD, 1 << 20, 1 << 20}, {storage.KindSSD, 1 << 30, mostFiles * 64 << 10}, {storage.KindDisk, 1 << 20, mostFiles * 64 << 10}} {
 		d, err := openFiles(files, 8<<10, c.most, c.kind)
 		require.NoError(t, err)
 		require.Len(t, d.regions, mostFiles)
@@ -211,7 +212,7 @@ func TestReadsStayInsideData(t *testing.T) {
 		writeFile(t, path, n)
 		files = append(files, listed{path, int64(n)})
 	}
-	d, err := openFiles(files, 128<<10, 1<<30, profile.KindSSD)
+	d, err := openFiles(files, 128<<10, 1<<30, storage.KindSSD)
 	require.NoError(t, err)
 	m, err := newMeter(d)
 	require.NoError(t, err)
@@ -237,7 +238,7 @@ func TestReadsStayInsideData(t *testing.T) {
 func TestShrinkingFileIsAnErrorNotAMeasurement(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	writeFile(t, path, 1<<20)
-	d, err := openFiles([]listed{{path, 1 << 20}}, 64<<10, 1<<30, profile.KindSSD)
+	d, err := openFiles([]listed{{path, 1 << 20}}, 64<<10, 1<<30, storage.KindSSD)
 	require.NoError(t, err)
 	m, err := newMeter(d)
 	require.NoError(t, err)

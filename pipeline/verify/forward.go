@@ -8,7 +8,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -267,7 +266,7 @@ var (
 type streamed struct {
 	ctx      context.Context
 	from     storage.Storage
-	pass     profile.Pass
+	pass     storage.Pass
 	arrived  func(n int64) // called with the number of bytes read for the first time
 	object   storage.Object
 	reader   *storage.Reader // of object; nil before the first
@@ -276,7 +275,7 @@ type streamed struct {
 	leftover []byte          // buffer for rest
 }
 
-func newStreamed(ctx context.Context, from storage.Storage, p profile.Pass, arrived func(n int64)) *streamed {
+func newStreamed(ctx context.Context, from storage.Storage, p storage.Pass, arrived func(n int64)) *streamed {
 	return &streamed{ctx: ctx, from: from, pass: p, arrived: arrived}
 }
 

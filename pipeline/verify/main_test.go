@@ -19,7 +19,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -77,7 +76,7 @@ func (d *dataset) open(t testing.TB, format string, recordBytes int64) {
 }
 
 // small is a profile with many small reads, so that small shards have several.
-var small = profile.Profile{Kind: profile.KindSSD, ReadBytes: 8 << 10, Depth: 4, InFlightBytes: 64 << 10, AlignBytes: 4 << 10}
+var small = storage.Profile{Kind: storage.KindSSD, ReadBytes: 8 << 10, Depth: 4, InFlightBytes: 64 << 10, AlignBytes: 4 << 10}
 
 func (d *dataset) verify(t testing.TB) Report {
 	t.Helper()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Config configures Shards.
@@ -24,7 +23,7 @@ type Config struct {
 	// are files.
 	Auditor storage.Verifier
 	// Profile describes which reads the storage is fast at.
-	Profile profile.Profile
+	Profile storage.Profile
 	// MemoryBytes bounds the memory of reads and decoders, apart from one of each; it is at least
 	// 32 MiB.
 	MemoryBytes int64

@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 )
@@ -55,7 +54,7 @@ func openAt(t *testing.T, server *faultserver.Server, silence time.Duration, for
 		f.RecordBytes = recordBytes
 	}
 	a.catalog, err = catalog.Open(t.Context(), catalog.Config{
-		Dataset: target.Root(), Target: &target, Format: f, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(), Profile: profile.Defaults(profile.KindObject),
+		Dataset: target.Root(), Target: &target, Format: f, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(), Profile: storage.DefaultProfile(storage.KindObject),
 		OpenStorage: func(string, string) (storage.Storage, error) { return a.engine, nil },
 	})
 	require.NoError(t, err)
@@ -65,7 +64,7 @@ func openAt(t *testing.T, server *faultserver.Server, silence time.Duration, for
 
 func (a *atServer) verify(ctx context.Context) (r Report, requests int, err error) {
 	before := len(a.server.Log())
-	r, err = Shards(ctx, Config{Catalog: a.catalog, Storage: a.engine, Profile: profile.Defaults(profile.KindObject), MemoryBytes: 64 << 20})
+	r, err = Shards(ctx, Config{Catalog: a.catalog, Storage: a.engine, Profile: storage.DefaultProfile(storage.KindObject), MemoryBytes: 64 << 20})
 	return r, len(a.server.Log()) - before, err
 }
 
@@ -135,7 +134,7 @@ func TestRemoteVerifyStopsWithItsContext(t *testing.T) {
 // However many concurrent shards suit a storage, buffers and decoders stay within the memory limit.
 func TestVerifyStaysWithinItsMemory(t *testing.T) {
 	d := makeDataset(t, "tar", "", 40, 1, 4096)
-	remote := profile.Defaults(profile.KindObject)
+	remote := storage.DefaultProfile(storage.KindObject)
 	for _, memory := range []int64{0, 64 << 20, 1 << 30, 8 << 30} {
 		r := newRun(Config{Catalog: d.catalog, Storage: d.storage, Profile: remote, MemoryBytes: memory})
 		require.Nil(t, r.streams)

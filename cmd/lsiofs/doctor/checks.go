@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // examine judges a machine. It is a pure function.
@@ -172,7 +172,7 @@ func checkIndexDir(m machine) Finding {
 		Do: "choose another directory with --index-dir, or set XDG_CACHE_HOME"}
 }
 
-func checkProfiles(profiles []profile.Listed) []Finding {
+func checkProfiles(profiles []filesystem.ListedProfile) []Finding {
 	const check = "storage profiles"
 	if len(profiles) == 0 {
 		return []Finding{{Check: check, Level: levelOK, Detail: "none: mounts use defaults for the kind of storage (lsiofs tune PATH measures it)"}}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // goodMachine returns a machine where everything works, for root.
@@ -62,12 +63,12 @@ func TestDoctorChecksMachines(t *testing.T) {
 		{"a cache that can't be written", func(m *machine) { m.indexDirErr = errors.New("read-only") }, "index directory", levelFail, "--index-dir"},
 		{"no storage profiles", func(*machine) {}, "storage profiles", levelOK, "lsiofs tune PATH"},
 		{"a storage profile", func(m *machine) {
-			p := profile.Defaults(profile.KindSSD)
+			p := storage.DefaultProfile(storage.KindSSD)
 			p.Tuned = time.Unix(1<<30, 0).UTC()
-			m.profiles = []profile.Listed{{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindSSD, Device: "nvme0n1p1", FileSystem: "xfs"}, Profile: p}}}
+			m.profiles = []filesystem.ListedProfile{{Stored: filesystem.StoredProfile{Place: filesystem.Place{Kind: storage.KindSSD, Device: "nvme0n1p1", FileSystem: "xfs"}, Profile: p}}}
 		}, "storage profiles", levelOK, "ssd nvme0n1p1 (xfs): ssd, tuned 2004-01-10: reads of up to 1.0 MiB"},
 		{"a damaged storage profile", func(m *machine) {
-			m.profiles = []profile.Listed{{File: "/c/storage-1.json", Problem: errors.New("cut off")}}
+			m.profiles = []filesystem.ListedProfile{{File: "/c/storage-1.json", Problem: errors.New("cut off")}}
 		},
 			"storage profiles", levelWarn, "/c/storage-1.json is ignored: cut off rm /c/storage-1.json"},
 		{"no mounts", func(*machine) {}, "mounts", levelOK, "no lsiofs mounts"},

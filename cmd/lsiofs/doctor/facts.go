@@ -16,7 +16,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/cgroup"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // machineFacts are the properties of a machine that matter to lsiofs, besides the checks.
@@ -116,7 +116,7 @@ func (m machine) veiled(v *veil) machine {
 
 // place returns a storage without its identity. It replaces the device's name unless it is that of
 // a kernel device: a network file system's contains a host and a path.
-func (v *veil) place(p profile.Place) profile.Place {
+func (v *veil) place(p filesystem.Place) filesystem.Place {
 	p.Identity = ""
 	if p.Device != "" && !kernelDevice.MatchString(p.Device) {
 		p.Device = v.standIn("DEVICE", p.Device)

@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs/rings"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/cgroup"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -39,7 +39,7 @@ type machine struct {
 	indexDir    string
 	indexDirErr error // from writing to it
 	mounts      []leftMount
-	profiles    []profile.Listed // of storages
+	profiles    []filesystem.ListedProfile // of storages
 }
 
 // leftMount is a mount of lsiofs and whether its server answers.
@@ -62,8 +62,8 @@ func thisMachine(indexDir string) machine {
 		m.indexDirErr = probeDirectory(m.indexDir)
 	}
 	m.mounts = probeMounts()
-	if dir, err := profile.Dir(); err == nil {
-		m.profiles = profile.List(dir, profilesShown)
+	if dir, err := filesystem.ProfileDir(); err == nil {
+		m.profiles = filesystem.ListProfiles(dir, profilesShown)
 	}
 	return m
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // room is the disk cache's directory and its contents.
@@ -26,7 +27,7 @@ type room struct {
 	dir       string
 	asked     bool // the user named it
 	freeBytes int64
-	place     profile.Place
+	place     filesystem.Place
 	err       error
 
 	refused error // why a mount would not use the directory
@@ -72,7 +73,7 @@ func lookAtCache(ctx context.Context, dir, dataset string) room {
 	var fs unix.Statfs_t
 	if r.err = unix.Statfs(at, &fs); r.err == nil {
 		r.freeBytes = int64(fs.Bavail) * fs.Bsize
-		r.place, r.err = profile.Look(at)
+		r.place, r.err = filesystem.Look(at)
 	}
 	if r.err != nil {
 		return r
@@ -151,9 +152,9 @@ func checkRoom(r room) Finding {
 	}
 	found.Detail = fmt.Sprintf("%s free at %s (%s)%s", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem, r.contents())
 	switch {
-	case r.place.Kind == profile.KindNetwork:
+	case r.place.Kind == storage.KindNetwork:
 		found.Level, found.Do = levelWarn, "put it on a local disk (--cache-dir): this directory is on a network file system"
-	case r.place.Kind == profile.KindMemory:
+	case r.place.Kind == storage.KindMemory:
 		found.Level, found.Do = levelWarn, "put it on a disk (--cache-dir): this directory is in memory"
 	case r.kept.damaged > 0:
 		found.Level, found.Do = levelWarn, "lsiofs cache verify --repair drops the damaged pages; they are fetched again when read"

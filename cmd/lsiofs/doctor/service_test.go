@@ -17,7 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
@@ -53,7 +54,7 @@ func goodService() probe.Facts {
 }
 
 func goodRoom() room {
-	return room{dir: "/cache/lsiofs/data", freeBytes: 500 << 30, place: profile.Place{Kind: profile.KindSSD, FileSystem: "xfs"}}
+	return room{dir: "/cache/lsiofs/data", freeBytes: 500 << 30, place: filesystem.Place{Kind: storage.KindSSD, FileSystem: "xfs"}}
 }
 
 func TestDoctorChecksServices(t *testing.T) {
@@ -104,8 +105,8 @@ func TestDoctorChecksServices(t *testing.T) {
 		{"a clock an hour off", func(f *facts, _ *room) { f.Skew = time.Hour }, "clock", levelFail, "refuses signatures"},
 		{"a web server has no signatures", func(f *facts, _ *room) { f.Skew, f.Bucket = time.Hour, false }, "clock", levelWarn, "timedatectl"},
 		{"no room", func(_ *facts, r *room) { r.freeBytes = 1 << 30 }, "disk cache", levelWarn, "free space"},
-		{"a cache on a network", func(_ *facts, r *room) { r.place.Kind = profile.KindNetwork }, "disk cache", levelWarn, "local disk"},
-		{"a cache in memory", func(_ *facts, r *room) { r.place.Kind = profile.KindMemory }, "disk cache", levelWarn, "this directory is in memory"},
+		{"a cache on a network", func(_ *facts, r *room) { r.place.Kind = storage.KindNetwork }, "disk cache", levelWarn, "local disk"},
+		{"a cache in memory", func(_ *facts, r *room) { r.place.Kind = storage.KindMemory }, "disk cache", levelWarn, "this directory is in memory"},
 		{"no cache directory", func(_ *facts, r *room) { r.err = iofs.ErrPermission }, "disk cache", levelWarn, "XDG_CACHE_HOME"},
 		{"a cache that is not yet", func(_ *facts, r *room) {}, "disk cache", levelOK, "it is created when needed"},
 		{"a cache with something in it", func(_ *facts, r *room) {

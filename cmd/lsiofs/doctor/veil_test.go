@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // planted is part of names that must not appear in a report.
@@ -42,8 +43,8 @@ func TestAVeilOfAMachine(t *testing.T) {
 	m.fusermount = "/home/" + planted + "/fusermount3"
 	m.fuse = fmt.Errorf("%s: %w", planted, iofs.ErrNotExist)
 	m.mounts = []leftMount{{"/mnt/" + planted, errors.New("no answer from " + planted)}, {"/mnt/b" + planted, nil}}
-	m.profiles = []profile.Listed{
-		{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindNetwork, Device: planted + ":/export", FileSystem: "nfs4", Identity: planted}, Profile: profile.Defaults(profile.KindNetwork)}},
+	m.profiles = []filesystem.ListedProfile{
+		{Stored: filesystem.StoredProfile{Place: filesystem.Place{Kind: storage.KindNetwork, Device: planted + ":/export", FileSystem: "nfs4", Identity: planted}, Profile: storage.DefaultProfile(storage.KindNetwork)}},
 		{File: "/home/" + planted + "/storage.json", Problem: errors.New(planted)},
 	}
 	found := fmt.Sprintf("%+v", examine(m.veiled(v)))

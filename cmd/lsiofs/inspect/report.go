@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Report is the result of inspect.
@@ -52,7 +52,7 @@ type Report struct {
 	Mixing       Mixing            `json:"mixing,omitzero"`   // omitted for a mixture of datasets
 	Sources      []Source          `json:"sources,omitempty"` // of a mixture of datasets
 	// Storage determines the reads that a mount would make.
-	Storage profile.Profile `json:"storage"`
+	Storage storage.Profile `json:"storage"`
 }
 
 // Rows describes the rows that streams contain in place of records.

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestHistogramCountsEverySizeOnce(t *testing.T) {
@@ -50,7 +50,7 @@ func TestInspectReport(t *testing.T) {
 	i := Report{
 		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, Selection: opening.Selection{PassedOver: 1},
 		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,
-		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4, Storage: profile.Defaults(profile.KindSSD),
+		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4, Storage: storage.DefaultProfile(storage.KindSSD),
 		Histogram: []Bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},
 		Mixing: Mixing{
 			Global: quality.Estimate{Value: 6.1, Batches: 4000}, Worker: quality.Estimate{Value: 6.54, Batches: 1205, Whole: true},

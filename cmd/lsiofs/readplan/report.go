@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -41,7 +41,7 @@ type storagePlan struct {
 	Root   string `json:"root"`
 	Reason string `json:"reason"` // for the plan in use
 	// Likes are the sizes, depth and gaps of reads from this storage.
-	Likes profile.Profile `json:"profile"`
+	Likes storage.Profile `json:"profile"`
 	Plans []StrategyPlan  `json:"plans"`
 }
 

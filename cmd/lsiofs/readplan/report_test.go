@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // readsOf returns the forecast of a number of reads for each size.
@@ -27,7 +27,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 
 func TestPlanReport(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and the dataset fits in memory",
+		Kind: "local", Root: "/data/train", Likes: storage.DefaultProfile(storage.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and the dataset fits in memory",
 		Scan: pipeline.ScanForecast{
 			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
 		},

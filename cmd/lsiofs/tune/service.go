@@ -10,7 +10,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
@@ -18,8 +19,8 @@ import (
 
 // ServiceReport is the result of measuring a bucket or web server.
 type ServiceReport struct {
-	Place   profile.Place   `json:"place"`
-	Profile profile.Profile `json:"profile"`
+	Place   filesystem.Place `json:"place"`
+	Profile storage.Profile  `json:"profile"`
 	probe.Rates
 	Reasons []string `json:"reasons"`
 	File    string   `json:"file,omitempty"` // "" for --dry-run
@@ -41,7 +42,7 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if o.Show {
-		return showFound(s.Name(), profile.FindEndpoint(s.Kind(), s.Name()), u)
+		return showFound(s.Name(), filesystem.FindEndpointProfile(s.Kind(), s.Name()), u)
 	}
 	if o.Trials == nil {
 		o.Trials = probe.DefaultPlan
@@ -58,13 +59,13 @@ func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	if err != nil {
 		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL checks it step by step", err))
 	}
-	r := ServiceReport{Place: profile.Endpoint(s.Kind(), s.Name()), Rates: rates}
+	r := ServiceReport{Place: filesystem.Endpoint(s.Kind(), s.Name()), Rates: rates}
 	r.Profile, r.Reasons = probe.Derive(s.Kind(), rates.Cells, time.Now().UTC().Truncate(time.Second))
 	r.Reasons = append(r.Reasons, r.further(o.Yes)...)
 	if !o.DryRun {
 		var dir string
-		if dir, err = profile.Dir(); err == nil {
-			r.File, err = profile.Save(dir, profile.Stored{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
+		if dir, err = filesystem.ProfileDir(); err == nil {
+			r.File, err = filesystem.SaveProfile(dir, filesystem.StoredProfile{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
 		}
 	}
 	return errors.Join(r.write(s.Name(), u), err)
@@ -96,7 +97,7 @@ func (r *ServiceReport) write(name string, u *terminal.UI) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s transferred in %s and %.0f s\n\n", name, terminal.Plural(uint64(r.Objects), "object"),
 		terminal.Bytes(r.Bytes), terminal.Plural(r.Requests, "request"), r.Seconds)
-	cellTable(&b, append(slices.Clone(r.Cells), r.gaps()...), profile.Profile{})
+	cellTable(&b, append(slices.Clone(r.Cells), r.gaps()...), storage.Profile{})
 	b.WriteString("\n")
 	for _, why := range r.Reasons {
 		fmt.Fprintf(&b, "%s\n", why)
@@ -109,7 +110,7 @@ func (r *ServiceReport) write(name string, u *terminal.UI) error {
 }
 
 // gaps returns the cells that were left out, so that the table can show them as missing.
-func (r *ServiceReport) gaps() []profile.Cell {
+func (r *ServiceReport) gaps() []filesystem.Measurement {
 	gaps := slices.Clone(r.Left)
 	for i := range gaps {
 		gaps[i].BytesPerSecond = notMeasured

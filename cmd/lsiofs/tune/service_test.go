@@ -14,7 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
 
@@ -61,7 +62,7 @@ func TestTuneStoresServiceMeasurementsByEndpoint(t *testing.T) {
 	err := run(false)
 	require.Equal(t, exit.Dataset, exit.CodeOf(err))
 	require.ErrorContains(t, err, "lsiofs doctor URL")
-	dir, err := profile.Dir()
+	dir, err := filesystem.ProfileDir()
 	require.NoError(t, err)
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -69,18 +70,18 @@ func TestTuneStoresServiceMeasurementsByEndpoint(t *testing.T) {
 }
 
 func TestReportOfServiceMeasurements(t *testing.T) {
-	cell := func(kib int64, depth int, rate float64) profile.Cell {
-		return profile.Cell{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate}
+	cell := func(kib int64, depth int, rate float64) filesystem.Measurement {
+		return filesystem.Measurement{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate}
 	}
 	r := ServiceReport{
-		Place: profile.Endpoint(profile.KindObject, "s3://bucket/train"),
+		Place: filesystem.Endpoint(storage.KindObject, "s3://bucket/train"),
 		Rates: probe.Rates{
-			Cells: []profile.Cell{cell(256, 16, 1e8), cell(256, 256, 9e8), cell(16<<10, 16, 1e9)}, Left: []profile.Cell{cell(16<<10, 256, 0)},
+			Cells: []filesystem.Measurement{cell(256, 16, 1e8), cell(256, 256, 9e8), cell(16<<10, 16, 1e9)}, Left: []filesystem.Measurement{cell(16<<10, 256, 0)},
 			Objects: 147, Bytes: 2 << 30, Requests: 12_345, Throttled: 7, Seconds: 59.6,
 		},
 		File: "/cache/lsiofs/storage-1.json",
 	}
-	r.Profile, r.Reasons = probe.Derive(profile.KindObject, r.Cells, time.Unix(1e9, 0).UTC())
+	r.Profile, r.Reasons = probe.Derive(storage.KindObject, r.Cells, time.Unix(1e9, 0).UTC())
 	r.Reasons = append(r.Reasons, r.further(false)...)
 	var out bytes.Buffer
 	require.NoError(t, r.write("s3://bucket/train", terminal.New(&out, &out)))

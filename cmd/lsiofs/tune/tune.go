@@ -12,7 +12,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/tune"
 	"github.com/lsiofs/lsiofs/pipeline/tune/probe"
 )
@@ -69,11 +70,11 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 }
 
 func saveProfile(r storagetune.Result) (string, error) {
-	dir, err := profile.Dir()
+	dir, err := filesystem.ProfileDir()
 	if err != nil {
 		return "", err
 	}
-	return profile.Save(dir, profile.Stored{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
+	return filesystem.SaveProfile(dir, filesystem.StoredProfile{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
 }
 
 // Report is the result of a measurement, and where it is stored.
@@ -107,7 +108,7 @@ func (r Report) write(u *terminal.UI) error {
 }
 
 // PlaceText describes a storage.
-func PlaceText(p profile.Place) string {
+func PlaceText(p filesystem.Place) string {
 	text := string(p.Kind)
 	if p.Device != "" {
 		text += " " + p.Device
@@ -122,7 +123,7 @@ func PlaceText(p profile.Place) string {
 const notMeasured = -1
 
 // cellTable draws throughput by size and depth. The chosen cell is marked.
-func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile) {
+func cellTable(b *strings.Builder, cells []filesystem.Measurement, chosen storage.Profile) {
 	var sizes []int64
 	var depths []int
 	rates := map[[2]int64]float64{}
@@ -188,10 +189,10 @@ func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 
 // showProfile shows the profile that a mount would use.
 func showProfile(path string, u *terminal.UI) error {
-	return showFound(path, profile.Find(path), u)
+	return showFound(path, filesystem.FindProfile(path), u)
 }
 
-func showFound(path string, f profile.Found, u *terminal.UI) error {
+func showFound(path string, f filesystem.FoundProfile, u *terminal.UI) error {
 	if f.Problem != nil {
 		u.Warn(f.Problem.Error())
 	}
@@ -224,13 +225,13 @@ func showFound(path string, f profile.Found, u *terminal.UI) error {
 }
 
 // aheadText describes how far ahead of readers a storage is read.
-func aheadText(a profile.Ahead) string {
+func aheadText(a storage.Ahead) string {
 	return fmt.Sprintf("%s per reader, %s queued; stretches of %s to %s; decoders by %s", terminal.Bytes(a.Bytes), terminal.Bytes(a.QueuedBytes),
 		terminal.Bytes(a.FirstStretchBytes), terminal.Bytes(a.StretchBytes), terminal.Bytes(a.DecodeBytes))
 }
 
 // passText describes how shards are read when they are indexed or verified.
-func passText(p profile.Pass) string {
+func passText(p storage.Pass) string {
 	shards := "one shard per core"
 	if p.Shards > 0 {
 		shards = terminal.Plural(uint64(p.Shards), "shard") + " at a time"

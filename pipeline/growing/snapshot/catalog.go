@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // Catalog returns the catalog of an epoch's snapshot, and the record of the epoch. Each call
@@ -176,7 +176,7 @@ func (t *Snapshotter) indexBatch(ctx context.Context, paths []string, looked map
 		case err != nil: // it is not here yet, or no longer; the caller returns that error
 			continue
 		}
-		if written, _ := identity.Written(filepath.Join(t.config.Root, path)); written {
+		if written, _ := filesystem.Written(filepath.Join(t.config.Root, path)); written {
 			continue
 		}
 		files = append(files, o)

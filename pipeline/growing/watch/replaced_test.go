@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // A root that is removed and recreated, or replaced by another directory, is looked at again at the
@@ -118,7 +118,7 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 		}
 	}
 	_, err := Open(t.Context(), Config{Root: root, Match: func(string, bool) bool { return true }, StatStable: func(storage.Object) {}, Gone: func(string) {}, NoHints: true})
-	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorIs(t, err, filesystem.ErrManyLinks)
 }
 
 // A link to nothing, or to a path that the environment forbids, is not left out silently, nor is
@@ -128,7 +128,7 @@ func TestDanglingAndForbiddenLinksAreReported(t *testing.T) {
 		root, kubelet := filepath.Join(t.TempDir(), "root"), t.TempDir()
 		write(t, kubelet, "pods/secret.tar", "secret")
 		write(t, root, "x/d.tar", "d")
-		t.Setenv(identity.NeverVariable, kubelet)
+		t.Setenv(filesystem.NeverVariable, kubelet)
 		left := map[string]string{}
 		s := newStill(t, root, change, func(c *Config) {
 			c.LeftOut = func(path, reason string) { left[path] = reason }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -315,7 +315,7 @@ func (l *Watcher) file(d *directory, name string, what seen, round uint32, now t
 		after.settled = true
 	default:
 		look := lookOf(o)
-		look.Written, look.Unknown = identity.Written(l.full(path))
+		look.Written, look.Unknown = filesystem.Written(l.full(path))
 		l.settling.Quiet = l.quiet(what.traits)
 		done, wait := l.settling.See(path, look, now)
 		if after.settled = done; !done {

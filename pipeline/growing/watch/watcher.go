@@ -13,7 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -85,12 +85,12 @@ type Watcher struct {
 
 	// Owned by the goroutine.
 	root     *directory
-	never    *identity.Never
-	entered  identity.Entered
+	never    *filesystem.Never
+	entered  filesystem.Entered
 	round    uint32 // number of listings so far
 	settled  int
 	left     int // number of names reported to LeftOut
-	systems  identity.Systems
+	systems  filesystem.Systems
 	settling discover.Settling
 	due      dueFiles
 	troubled map[string]error // directories that could not be listed
@@ -112,7 +112,7 @@ func Open(ctx context.Context, c Config) (*Watcher, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	never, err := identity.NeverOf()
+	never, err := filesystem.NeverOf()
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (l *Watcher) pollBecause(why string) {
 
 // seen is the result of a look at a path.
 type seen struct {
-	identity.Attributes
+	filesystem.Attributes
 	traits uring.Traits
 }
 
@@ -257,30 +257,30 @@ func (l *Watcher) stat(path string, follow bool) (seen, error) {
 	return s, err
 }
 
-func statx(path string, flags int) (identity.Attributes, error) {
+func statx(path string, flags int) (filesystem.Attributes, error) {
 	var st unix.Statx_t
 	for {
-		switch err := unix.Statx(unix.AT_FDCWD, path, flags, identity.StatxMask, &st); err {
+		switch err := unix.Statx(unix.AT_FDCWD, path, flags, filesystem.StatxMask, &st); err {
 		case nil:
-			return identity.FromStatx(&st), nil
+			return filesystem.FromStatx(&st), nil
 		case unix.EINTR:
 		case unix.ENOSYS, unix.EPERM: // a sandbox without statx
 			return statPlain(path, flags)
 		default:
-			return identity.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+			return filesystem.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 		}
 	}
 }
 
-func statPlain(path string, flags int) (identity.Attributes, error) {
+func statPlain(path string, flags int) (filesystem.Attributes, error) {
 	var st unix.Stat_t
 	for {
 		switch err := unix.Fstatat(unix.AT_FDCWD, path, &st, flags&unix.AT_SYMLINK_NOFOLLOW); err {
 		case nil:
-			return identity.FromStat(&st), nil
+			return filesystem.FromStat(&st), nil
 		case unix.EINTR:
 		default:
-			return identity.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+			return filesystem.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Choice is how the shards of a dataset are read, and why.
@@ -189,7 +189,7 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 // read per record.
 func (s *Sizes) scanBudget() int64 {
 	switch s.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork:
+	case storage.KindDisk, storage.KindNetwork:
 		return s.Limits.CacheBytes / 5 * 4
 	}
 	return s.Limits.CacheBytes / 2
@@ -199,7 +199,7 @@ func (s *Sizes) scanBudget() int64 {
 // worth reading across, and gather needs less memory.
 func (s *Sizes) readsCostNothing() bool {
 	switch s.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork:
+	case storage.KindDisk, storage.KindNetwork:
 		return false
 	}
 	return s.Storage.GapBytes == 0

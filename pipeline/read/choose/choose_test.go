@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // sizesOf returns the sizes of that many equal shards of 1000 records of 1000 bytes each, in pieces
@@ -17,7 +17,7 @@ func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.O
 	const records, recordBytes, pieceRecords, tableBytes = 1000, 1000, 100, 4000
 	s := Sizes{Settings: Settings{
 		MemoryBytes: memory, PieceBytes: pieceRecords * recordBytes, PieceRecords: pieceRecords, Decoders: 64,
-		Order: o, Storage: profile.Profile{}.Or(),
+		Order: o, Storage: storage.Profile{}.Or(),
 	}, Compressed: compressed}
 	s.Limits = NewLimits(memory, 0, 0, s.Storage)
 	s.Held = Held{

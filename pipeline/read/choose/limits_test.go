@@ -5,11 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestInFlightLimitFollowsStorage(t *testing.T) {
-	p := profile.Defaults(profile.KindSSD)
+	p := storage.DefaultProfile(storage.KindSSD)
 	require.EqualValues(t, 128<<10, NewLimits(1<<30, 0, 0, p).RawBlockBytes)
 	p.InFlightBytes = 1 << 20
 	require.EqualValues(t, 2<<20, NewLimits(1<<30, 0, 0, p).InFlightBytes)
@@ -24,7 +24,7 @@ func TestInFlightLimitFollowsStorage(t *testing.T) {
 
 // Pieces of a little more than half a segment would leave the rest of each empty.
 func TestSegmentsHoldMoreThanHalfOfPieces(t *testing.T) {
-	p := profile.Defaults(profile.KindSSD)
+	p := storage.DefaultProfile(storage.KindSSD)
 	const mib, record = 1 << 20, 12 << 10
 	for piece, want := range map[int64]int64{
 		0: 2 * mib, 256<<10 + record: 2 * mib, 512<<10 + record: 2 * mib,

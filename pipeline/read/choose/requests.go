@@ -7,12 +7,12 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // AtService reports whether a storage is a service, which takes tens of milliseconds and a fraction
 // of a cent per request.
-func AtService(k profile.Kind) bool { return k == profile.KindObject || k == profile.KindWeb }
+func AtService(k storage.Kind) bool { return k == storage.KindObject || k == storage.KindWeb }
 
 // ByRequests reports whether requests are what is to be saved: shards are at a service, or there is
 // a disk cache over a slow storage.

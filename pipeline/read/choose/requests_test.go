@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // atBucket returns the sizes of uncompressed shards in a bucket.
 func atBucket(shards int, memory, cacheRoom int64, o spec.Order) Sizes {
 	s := sizesOf(shards, memory, false, 0, o)
-	s.Storage = profile.Defaults(profile.KindObject)
+	s.Storage = storage.DefaultProfile(storage.KindObject)
 	s.Limits = NewLimits(memory, 0, 0, s.Storage)
 	s.CacheRoomBytes = cacheRoom
 	return s

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // brought visits the records of a shard, and returns how many bytes a sample reads, in how many
@@ -84,7 +84,7 @@ func TestSubsampleIsScannedInItsShareOfMemory(t *testing.T) {
 }
 
 func TestOnlySubsampleSkipsRecordsDecodedInBetween(t *testing.T) {
-	p := profile.Defaults(profile.KindObject)
+	p := storage.DefaultProfile(storage.KindObject)
 	require.EqualValues(t, 1<<20, GapBytes(true, false, p))
 	require.EqualValues(t, 4<<10, GapBytes(true, true, p))
 	require.Equal(t, p.GapBytes, GapBytes(false, true, p))

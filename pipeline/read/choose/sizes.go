@@ -5,7 +5,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Settings is what a choice depends on besides the dataset.
@@ -18,7 +18,7 @@ type Settings struct {
 	MaxSpoolBytes            int64  // 0 for what the order needs
 	CacheRoomBytes           int64  // that a disk cache may keep of planned chunks; 0 if there is no cache
 	LookaheadBytes           int64  // of all readers together; 0 for what their rates require
-	Storage                  profile.Profile
+	Storage                  storage.Profile
 }
 
 // Sizes is all that a choice depends on. They are plain values.
@@ -255,7 +255,7 @@ const leastGain = 0.2
 // of about that size; 0 if that is not known. It allows for twice the bytes in flight that keep the
 // storage busy: readers request more only as they advance, and without a reserve nothing else would
 // be queued meanwhile.
-func NewLimits(budget, tables, pieceBytes int64, p profile.Profile) Limits {
+func NewLimits(budget, tables, pieceBytes int64, p storage.Profile) Limits {
 	l := Limits{SegmentBytes: segmentFor(budget, pieceBytes)}
 	l.CacheBytes = max(budget-tables, budget/2)
 	if l.CacheBytes >= 8*l.SegmentBytes {
@@ -281,7 +281,7 @@ func NewLimits(budget, tables, pieceBytes int64, p profile.Profile) Limits {
 
 // SpoolRawBytes returns the size of a decoder's reads if shards are spooled: only as many decoders
 // work as there are cores, so each may read more at a time from a service.
-func SpoolRawBytes(l Limits, budget int64, p profile.Profile) int {
+func SpoolRawBytes(l Limits, budget int64, p storage.Profile) int {
 	if !AtService(p.Kind) {
 		return l.RawBlockBytes
 	}

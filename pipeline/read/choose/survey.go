@@ -6,7 +6,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Survey is the sizes of a dataset.
@@ -179,7 +179,7 @@ const (
 
 // GapBytes returns the largest gap between two records of a piece that is read with them, in a
 // compressed shard or not, in a sampled dataset or not.
-func GapBytes(compressed, sampled bool, p profile.Profile) int64 {
+func GapBytes(compressed, sampled bool, p storage.Profile) int64 {
 	switch {
 	case !compressed:
 		return p.GapBytes

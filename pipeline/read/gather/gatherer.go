@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Gatherer is what readers of one dataset share: memory, planners, the goroutines that copy and
@@ -23,7 +23,7 @@ import (
 type Gatherer struct {
 	o     *options.Options
 	pool  *budget.Blocks // of records of all readers together
-	ahead profile.Ahead
+	ahead storage.Ahead
 	told  *window.Plan // nil: the storage takes no hints
 
 	objectBytes []int64
@@ -50,7 +50,7 @@ const maxPlanners = 4
 func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
 	reads := o.Profile
 	if o.Choice.Chunks {
-		reads = profile.Defaults(profile.KindVirtual) // planned chunks are read from a local disk
+		reads = storage.DefaultProfile(storage.KindVirtual) // planned chunks are read from a local disk
 	}
 	g := &Gatherer{o: o, pool: budget.NewBlocks(o.Survey.Limits.CacheBytes), ahead: reads.Ahead, told: told, objectBytes: objectBytes(o.Index)}
 	g.pool.Released = o.Released
@@ -72,7 +72,7 @@ func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
 }
 
 // planConfig returns the read planner's configuration for a storage with profile p.
-func planConfig(p profile.Profile) plan.Config {
+func planConfig(p storage.Profile) plan.Config {
 	p = p.Or()
 	if p.Apart {
 		return plan.Config{MaxReadBytes: math.MaxInt64, AlignBytes: 1, MaxVectors: 1}

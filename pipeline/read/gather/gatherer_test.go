@@ -20,7 +20,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,8 +61,8 @@ func newGathererTold(t testing.TB, c *options.Options, told *window.Plan) *Gathe
 }
 
 func TestPlannerUsesStorageProfile(t *testing.T) {
-	require.Equal(t, plan.DefaultConfig(), planConfig(profile.Profile{}))
-	require.Equal(t, plan.DefaultConfig(), planConfig(profile.Defaults(profile.KindSSD)))
+	require.Equal(t, plan.DefaultConfig(), planConfig(storage.Profile{}))
+	require.Equal(t, plan.DefaultConfig(), planConfig(storage.DefaultProfile(storage.KindSSD)))
 	for _, p := range readtest.ExtremeProfiles() {
 		require.NoError(t, planConfig(p).Validate())
 		require.Equal(t, p.GapBytes, planConfig(p).MergeGapBytes)

@@ -17,7 +17,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -60,8 +59,8 @@ type Options struct {
 	// Again means that a record may occur more than once in a sequence.
 	Again bool
 	// Profile describes which reads suit the shards' storage; the zero value stands for
-	// profile.Defaults of an unknown one. It doesn't affect which bytes are returned.
-	Profile profile.Profile
+	// storage.DefaultProfile of an unknown one. It doesn't affect which bytes are returned.
+	Profile storage.Profile
 	// Meter measures where time goes; if nil, one is made.
 	Meter *meter.Meter
 	Log   *slog.Logger // nil for none
@@ -96,8 +95,8 @@ type Decisions struct {
 }
 
 // Dry is what a scanner or a gatherer needs in order to run without data. Storage and the decoders
-// only count what is asked of them. Records are returned with their sizes, but their memory is never
-// touched. It can't be combined with a Verifier, or with a storage that maps.
+// only count what is asked of them. Records are returned with their sizes, but their memory is
+// never touched. It can't be combined with a Verifier, or with a storage that maps.
 type Dry struct {
 	// Raw submits reads of decoders. It completes them at once.
 	Raw func([]*storage.Read)
@@ -231,8 +230,8 @@ func (o *Options) RawBlockBytes() int {
 	return l.RawBlockBytes
 }
 
-// BesideBytes returns the part of the budget that is not for pieces or blocks: tables of pieces, and
-// segments to copy into.
+// BesideBytes returns the part of the budget that is not for pieces or blocks: tables of pieces,
+// and segments to copy into.
 func (o *Options) BesideBytes() int64 { return o.MemoryBytes - o.Survey.Limits.CacheBytes }
 
 // SubmitRaw submits reads of compressed shards. Their Done must call Meter.Reading.End.

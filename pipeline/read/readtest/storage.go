@@ -14,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/faultserver"
 	"github.com/lsiofs/lsiofs/uring"
@@ -68,14 +67,14 @@ func (s *CountedStorage) Submit(reads []*storage.Read) {
 }
 
 // ExtremeProfiles returns storages with extreme preferences.
-func ExtremeProfiles() map[string]profile.Profile {
-	return map[string]profile.Profile{
-		"tiny reads, one at a time, no gaps": {Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
-		"tiny reads, many at a time":         {Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
-		"large reads, one at a time": {Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512,
-			Ahead: profile.Ahead{Bytes: 4 << 10, QueuedBytes: 4 << 10, FirstStretchBytes: 4 << 10, StretchBytes: 4 << 10, DecodeBytes: 4 << 10}},
-		"large reads, many at a time": {Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10,
-			Ahead: profile.Ahead{Bytes: 4 << 30, QueuedBytes: 2 << 30, FirstStretchBytes: 64 << 20, StretchBytes: 64 << 20, DecodeBytes: 64 << 20}},
+func ExtremeProfiles() map[string]storage.Profile {
+	return map[string]storage.Profile{
+		"tiny reads, one at a time, no gaps": {Kind: storage.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
+		"tiny reads, many at a time":         {Kind: storage.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
+		"large reads, one at a time": {Kind: storage.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512,
+			Ahead: storage.Ahead{Bytes: 4 << 10, QueuedBytes: 4 << 10, FirstStretchBytes: 4 << 10, StretchBytes: 4 << 10, DecodeBytes: 4 << 10}},
+		"large reads, many at a time": {Kind: storage.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10,
+			Ahead: storage.Ahead{Bytes: 4 << 30, QueuedBytes: 2 << 30, FirstStretchBytes: 64 << 20, StretchBytes: 64 << 20, DecodeBytes: 64 << 20}},
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
@@ -283,7 +282,7 @@ func (s *Storage) Under() storage.Storage { return s.under }
 
 // AdjustProfile implements storage.Caps: each record is computed by itself, so reading across
 // gaps between records saves nothing, and half a record costs as much as a whole one.
-func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+func (s *Storage) AdjustProfile(p storage.Profile) storage.Profile {
 	p.GapBytes, p.Apart = 0, true
 	return p
 }

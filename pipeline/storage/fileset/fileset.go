@@ -32,7 +32,7 @@
 // Files are read by a bounded number of goroutines, which end when there is nothing to read. Each
 // file is opened, read, checked and closed in one go, so nothing of it stays open. The check comes
 // last. So the bytes that a read returns belong to the listed version, as far as the file system
-// can tell (package identity). An error names the file. Files are read through the page cache.
+// can tell (package filesystem). An error names the file. Files are read through the page cache.
 //
 // An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a link is
 // checked before it is opened, which takes 1 to 1.5 µs more. If a directory's owner has replaced a
@@ -74,8 +74,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -96,7 +95,7 @@ type Storage struct {
 	root     string // absolute
 	fd       int    // the root, relative to which files are opened
 	framing  Framing
-	never    *identity.Never
+	never    *filesystem.Never
 	indexDir string
 	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
 	most     int                                           // goroutines that may wait for a disk at a time, each with a file or directory open
@@ -144,13 +143,13 @@ func (s *Storage) Caps() storage.Caps {
 
 // Open returns the storage of the directories below root. The table is stored in indexDir, or in
 // memory if that is "" or can't be written. Links below root must not lead to what
-// identity.NeverVariable forbids.
+// filesystem.NeverVariable forbids.
 func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", root, err)
 	}
-	never, err := identity.NeverOf()
+	never, err := filesystem.NeverOf()
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +228,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 
 // AdjustProfile implements storage.Caps: it is never worth reading over a gap, because each
 // unwanted file would have to be opened.
-func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+func (s *Storage) AdjustProfile(p storage.Profile) storage.Profile {
 	p.GapBytes = 0
 	return p
 }

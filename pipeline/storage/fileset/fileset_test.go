@@ -24,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
@@ -434,7 +434,7 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 		}
 	}
 	err := open(t, root, bare{}).List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
-	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorIs(t, err, filesystem.ErrManyLinks)
 	require.ErrorContains(t, err, root)
 }
 
@@ -444,7 +444,7 @@ func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	root, kubelet := t.TempDir(), t.TempDir()
 	write(t, kubelet, "pods/secret", []byte("secret"))
 	write(t, root, "in/a", []byte("x"))
-	t.Setenv(identity.NeverVariable, kubelet)
+	t.Setenv(filesystem.NeverVariable, kubelet)
 	s := open(t, root, bare{})
 	require.Len(t, list(t, s), 1)
 	all := func(string, bool) bool { return true }

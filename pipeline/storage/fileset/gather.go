@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -29,10 +29,10 @@ type gathering struct {
 	entries []byte // as getdents64 returns them
 	names   []byte // of files, each followed by a NUL
 	seen    []seen
-	dirs    []below       // subdirectories to enter
-	way     *identity.Way // to the directory, including itself
-	linked  bool          // below.linked
-	device  uint64        // of the directory
+	dirs    []below         // subdirectories to enter
+	way     *filesystem.Way // to the directory, including itself
+	linked  bool            // below.linked
+	device  uint64          // of the directory
 	inode   uint64
 	bytes   []byte // of the segment
 	hash    xxh3.Hasher
@@ -51,8 +51,8 @@ type seen struct {
 }
 
 // attributes returns the recorded attributes of a regular file.
-func (f *seen) attributes() identity.Attributes {
-	return identity.Attributes{
+func (f *seen) attributes() filesystem.Attributes {
+	return filesystem.Attributes{
 		Device: f.device, Inode: f.inode, Mode: unix.S_IFREG, SizeBytes: f.size, ModTimeNanos: f.mtime, ChangeTimeNanos: f.ctime,
 	}
 }
@@ -78,7 +78,7 @@ func (g *gathering) directory(b below) (segment, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return segment{}, fmt.Errorf("stat: %w", err)
 	}
-	is := identity.FromStat(&st)
+	is := filesystem.FromStat(&st)
 	if b.linked && b.above.Has(is.Device, is.Inode) {
 		l.omit(path+"/", storage.OmittedLoop)
 		return segment{}, nil
@@ -280,7 +280,7 @@ func (g *gathering) lookAtAll(fd int) error {
 }
 
 // lookAgain examines the young files, and returns whether some are still young.
-func (g *gathering) lookAgain(fd int, settling *identity.Young, last bool) (some bool, err error) {
+func (g *gathering) lookAgain(fd int, settling *filesystem.Young, last bool) (some bool, err error) {
 	for i := range g.seen {
 		f := &g.seen[i]
 		if !f.young {
@@ -319,7 +319,7 @@ func (g *gathering) look(fd int, f *seen) error {
 	var st unix.Statx_t
 	name := g.names[f.at:]
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_NO_AUTOMOUNT, identity.StatxMask, uintptr(unsafe.Pointer(&st)), 0)
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_NO_AUTOMOUNT, filesystem.StatxMask, uintptr(unsafe.Pointer(&st)), 0)
 		switch errno {
 		case 0:
 		case unix.EINTR:
@@ -334,7 +334,7 @@ func (g *gathering) look(fd int, f *seen) error {
 			return fmt.Errorf("%s: %w", g.name(f), err)
 		}
 	}
-	switch is := identity.FromStatx(&st); {
+	switch is := filesystem.FromStatx(&st); {
 	case is.Regular():
 		f.regular, f.device, f.inode = true, is.Device, is.Inode
 		f.size, f.mtime, f.ctime = is.SizeBytes, is.ModTimeNanos, is.ChangeTimeNanos

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // List calls visit for the directories that directly contain regular files. match is called twice
@@ -65,7 +65,7 @@ type listing struct {
 	storage *Storage
 	match   func(path string, isDir bool) bool // nil: only one directory is listed
 	matches sync.Mutex                         // held during match
-	systems identity.Systems
+	systems filesystem.Systems
 	scratch *scratch
 	looking chan struct{} // one for each goroutine that helps to stat the files of a large directory
 
@@ -73,7 +73,7 @@ type listing struct {
 	changed sync.Cond // signals changes of pending and busy
 	pending []below
 	omitted []storage.Omission
-	entered identity.Entered
+	entered filesystem.Entered
 	busy    int // goroutines in a directory
 	found   []found
 	err     error
@@ -156,8 +156,8 @@ func (l *listing) twice(a, b string) error {
 // below is a directory to read.
 type below struct {
 	path   string
-	above  *identity.Way // the way to its parent directory
-	linked bool          // its name, or that of a directory above it, is a symbolic link
+	above  *filesystem.Way // the way to its parent directory
+	linked bool            // its name, or that of a directory above it, is a symbolic link
 }
 
 func (l *listing) omit(path, reason string) {

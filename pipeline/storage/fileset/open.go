@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -17,7 +17,7 @@ import (
 func (s *Storage) openDirectory(path string) (int, error) {
 	for tries := 0; ; {
 		fd, err := s.never.OpenDirectory(s.fd, path)
-		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
+		if err == nil || err != unix.EINTR && !(filesystem.NoDescriptor(err) && waitForDescriptor(&tries)) {
 			return fd, err
 		}
 	}
@@ -37,14 +37,14 @@ func waitForDescriptor(tries *int) bool {
 // open opens the file at path, and may wait for a disk. Without links in the path this is one call:
 // whatever has that name was put there by the owner of the directory, who can't make a device
 // without being root. A link may lead to anything, and may be new: its target is checked before it
-// is opened (identity.OpenRegular).
+// is opened (filesystem.OpenRegular).
 func (o *opener) open() (int, error) {
 	for tries := 0; ; {
 		fd, err := o.openNoLink(0)
 		if err == unix.ELOOP || err == errNoOpenat2 {
 			fd, err = o.storage.never.OpenRegular(o.storage.fd, string(o.path[:len(o.path)-1]))
 		}
-		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
+		if err == nil || err != unix.EINTR && !(filesystem.NoDescriptor(err) && waitForDescriptor(&tries)) {
 			return fd, err
 		}
 	}
@@ -56,7 +56,7 @@ func (o *opener) openNoLink(resolve uint64) (int, error) {
 	if o.storage.noOpenat2.Load() {
 		return -1, errNoOpenat2
 	}
-	o.how = unix.OpenHow{Flags: identity.OpenFlags, Resolve: unix.RESOLVE_NO_SYMLINKS | resolve}
+	o.how = unix.OpenHow{Flags: filesystem.OpenFlags, Resolve: unix.RESOLVE_NO_SYMLINKS | resolve}
 	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(o.storage.fd), uintptr(unsafe.Pointer(&o.path[0])),
 		uintptr(unsafe.Pointer(&o.how)), unix.SizeofOpenHow, 0, 0)
 	switch errno {
@@ -207,7 +207,7 @@ func (o *opener) readFull(fd int, p []byte, off int64, waits bool) error {
 // may wait for the server, like a read.
 func (o *opener) verify(fd int, f *file) error {
 	if o.storage.remote {
-		return identity.CheckAsking(fd, f.object(""))
+		return filesystem.CheckAsking(fd, f.object(""))
 	}
 	for {
 		err := unix.Fstat(fd, &o.st)
@@ -219,7 +219,7 @@ func (o *opener) verify(fd int, f *file) error {
 		}
 	}
 	if o.st.Dev != o.storage.device && uring.TraitsOf(fd).Remote { // through a link, or on a file system mounted in the dataset
-		return identity.CheckAsking(fd, f.object(""))
+		return filesystem.CheckAsking(fd, f.object(""))
 	}
-	return identity.FromStat(&o.st).Check(f.object(""))
+	return filesystem.FromStat(&o.st).Check(f.object(""))
 }

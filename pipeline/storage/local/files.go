@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -41,7 +41,7 @@ type file struct {
 // limit.
 type fileCache struct {
 	root  string
-	never *identity.Never // for paths below root
+	never *filesystem.Never // for paths below root
 	limit int
 	// openObject opens an object's file and checks that it is the one that was listed.
 	openObject func(storage.Object) (int, error)
@@ -278,7 +278,7 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 }
 
 // openAs opens a file by name, and checks that it is the one that was listed.
-func openAs(full string, o storage.Object, never *identity.Never) (fd int, err error) {
+func openAs(full string, o storage.Object, never *filesystem.Never) (fd int, err error) {
 	fd, err = never.OpenRegular(unix.AT_FDCWD, full)
 	if err != nil {
 		if errors.Is(err, storage.ErrChanged) {
@@ -300,7 +300,7 @@ func openAs(full string, o storage.Object, never *identity.Never) (fd int, err e
 
 // verify compares an open file with the listing, using the attributes that the kernel has. For a
 // remote file those may be outdated: see verifier.
-func verify(fd int, o storage.Object) error { return identity.Check(fd, o) }
+func verify(fd int, o storage.Object) error { return filesystem.Check(fd, o) }
 
 const (
 	// maxOpeners is how many files are opened at a time: each open may wait for a disk. Opening

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // listBatch is how many names are read from a directory at a time, so that a directory with
@@ -52,29 +52,29 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 type walk struct {
 	ctx     context.Context // for the one call that this is
 	root    string
-	never   *identity.Never
+	never   *filesystem.Never
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
 	pending []directory
 	omitted []storage.Omission
-	entered identity.Entered
+	entered filesystem.Entered
 
-	systems  identity.Systems
-	settling *identity.Young
+	systems  filesystem.Systems
+	settling *filesystem.Young
 	young    []young // visited at the end
 }
 
 // directory is a directory that is still to be read.
 type directory struct {
-	path   string        // relative to the root, "" for the root
-	above  *identity.Way // the way to its parent directory
-	linked bool          // its name, or that of a directory above it, is a symbolic link
+	path   string          // relative to the root, "" for the root
+	above  *filesystem.Way // the way to its parent directory
+	linked bool            // its name, or that of a directory above it, is a symbolic link
 }
 
 // young is a file that was changed so recently that another change may not show.
 type young struct {
 	path   string
-	before identity.Attributes
+	before filesystem.Attributes
 }
 
 func (w *walk) omit(path, reason string) {
@@ -107,7 +107,7 @@ func (w *walk) directory(dir directory) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fmt.Errorf("list dataset: %s: stat: %w", f.Name(), err)
 	}
-	is := identity.FromStat(&st)
+	is := filesystem.FromStat(&st)
 	if dir.linked && dir.above.Has(is.Device, is.Inode) {
 		w.match(dir.path, false)
 		w.omit(dir.path+"/", storage.OmittedLoop)
@@ -147,7 +147,7 @@ func (w *walk) open(dir directory) (*os.File, error) {
 	return w.never.Open(full)
 }
 
-func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
+func (w *walk) entry(dir directory, here *filesystem.Way, entry fs.DirEntry) error {
 	path := entry.Name()
 	hidden := path[0] == '.'
 	if dir.path != "" {
@@ -165,7 +165,7 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 	linked := kind&fs.ModeSymlink != 0
 	isDir, dead := kind.IsDir(), false
 	if linked {
-		to, err := identity.Stat(full)
+		to, err := filesystem.Stat(full)
 		isDir = err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR
 		dead = errors.Is(err, fs.ErrNotExist)
 		if isDir && here.Has(to.Device, to.Inode) { // it leads back
@@ -195,10 +195,10 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 
 // file describes a file and visits it, or keeps it for settle. before is what it was at the
 // previous look, if there was one; at the last look it is not kept any more.
-func (w *walk) file(path string, before *identity.Attributes, last bool) error {
+func (w *walk) file(path string, before *filesystem.Attributes, last bool) error {
 	full := filepath.Join(w.root, path)
 	from := time.Now()
-	now, err := identity.Stat(full)
+	now, err := filesystem.Stat(full)
 	if err != nil {
 		link, lstatErr := os.Lstat(full)
 		switch {

@@ -5,8 +5,9 @@
 //	           └──no──► opener goroutine ──► same version? ──► engine
 //
 // A file is opened at its first read and kept open; the number of open files is bounded. It is
-// compared with the listing when it is opened, and again after each read (package identity). Reads
-// of a file that is not open wait for a goroutine that opens it, so Submit never waits for a disk.
+// compared with the listing when it is opened, and again after each read (package filesystem).
+// Reads of a file that is not open wait for a goroutine that opens it, so Submit never waits for a
+// disk.
 //
 // Openers are goroutines for work that may wait for another machine or process: opening files,
 // mapping them, and closing files of network file systems. There are only a few, not counting those
@@ -31,7 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -87,7 +88,7 @@ func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, erro
 
 // OpenAmong is OpenDirect for one of several storages that are open at the same time: it keeps open
 // and maps only its share of the files that a single storage could. Links below root must not lead
-// to what identity.NeverVariable forbids.
+// to what filesystem.NeverVariable forbids.
 func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
 	s, err := open(root, engine, direct, max(leastShare, storage.FilesShare.Of(leastOpen, maxOpen)/storages))
 	if err == nil {
@@ -134,7 +135,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	never, err := identity.NeverOf()
+	never, err := filesystem.NeverOf()
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
 	}
-	var systems identity.Systems
+	var systems filesystem.Systems
 	full, now, err := s.look(path)
 	if err != nil {
 		return storage.Object{}, err
@@ -163,9 +164,9 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 
 // StatStable implements storage.Caps.
 func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, error) {
-	var systems identity.Systems
+	var systems filesystem.Systems
 	settling := systems.Young()
-	var before *identity.Attributes
+	var before *filesystem.Attributes
 	for last := false; ; {
 		from := time.Now()
 		full, now, err := s.look(path)
@@ -188,11 +189,11 @@ func (s *Storage) StatStable(ctx context.Context, path string) (storage.Object, 
 }
 
 // look returns the attributes of a regular file.
-func (s *Storage) look(path string) (full string, now identity.Attributes, err error) {
+func (s *Storage) look(path string) (full string, now filesystem.Attributes, err error) {
 	if full, err = s.files.fullPath(path); err != nil {
 		return full, now, err
 	}
-	if now, err = identity.Stat(full); err != nil {
+	if now, err = filesystem.Stat(full); err != nil {
 		return full, now, err
 	}
 	if !now.Regular() {
@@ -230,7 +231,7 @@ func (s *Storage) wait() {
 }
 
 // describe returns the object for a file with attributes a on a file system with these traits.
-func describe(path string, a *identity.Attributes, on uring.Traits) storage.Object {
+func describe(path string, a *filesystem.Attributes, on uring.Traits) storage.Object {
 	return storage.Object{Path: path, SizeBytes: a.SizeBytes, Version: a.Version(on)}
 }
 
@@ -318,7 +319,7 @@ func verifier(fd int, o storage.Object, remote bool) func() error {
 		return func() error { return verify(fd, o) }
 	}
 	var l looks
-	return func() error { return l.one(func() error { return identity.CheckAsking(fd, o) }) }
+	return func() error { return l.one(func() error { return filesystem.CheckAsking(fd, o) }) }
 }
 
 // looks are the queries about one file to its server, one at a time: callers that arrive during one

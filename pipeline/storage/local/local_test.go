@@ -20,7 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -262,7 +262,7 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 	root := t.TempDir()
 	cross(t, root)
 	err := openAt(t, root, 10).List(t.Context(), everything, func(storage.Object) error { return nil })
-	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorIs(t, err, filesystem.ErrManyLinks)
 	require.ErrorContains(t, err, root)
 }
 
@@ -284,7 +284,7 @@ func TestLinksToWhatMustNotBeRead(t *testing.T) {
 	write(t, kubelet, "pods/secret", "secret")
 	write(t, root, "a", "x")
 	write(t, root, "in/b", "x")
-	t.Setenv(identity.NeverVariable, kubelet)
+	t.Setenv(filesystem.NeverVariable, kubelet)
 	s := openAt(t, root, 10)
 	found := listAll(t, s)
 	require.Len(t, found, 2)

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -127,7 +126,7 @@ func (m *memory) Caps() storage.Caps {
 		},
 		Hints:         hints{m},
 		Status:        func() uring.Status { return uring.Status{Engine: "memory", Reads: 7} },
-		AdjustProfile: func(p profile.Profile) profile.Profile { p.GapBytes = 0; return p },
+		AdjustProfile: func(p storage.Profile) storage.Profile { p.GapBytes = 0; return p },
 		HeldBytes:     func() int64 { return 1000 },
 	}
 }

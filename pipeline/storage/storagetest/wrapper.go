@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Passing is what a wrapper does with a capability of the storage below it.
@@ -196,7 +195,7 @@ var passed = map[string]func(p *passing){
 		require.EqualValues(p.t, 7, p.caps.Status().Reads)
 	},
 	"AdjustProfile": func(p *passing) {
-		require.Zero(p.t, p.caps.AdjustProfile(profile.Profile{GapBytes: 5, Depth: 3}).GapBytes)
+		require.Zero(p.t, p.caps.AdjustProfile(storage.Profile{GapBytes: 5, Depth: 3}).GapBytes)
 	},
 	"HeldBytes": func(p *passing) { require.EqualValues(p.t, 1000, p.caps.HeldBytes()) },
 }

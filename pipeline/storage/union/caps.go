@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -165,7 +164,7 @@ func (s *Storage) status() (all uring.Status) {
 	return all
 }
 
-func (s *Storage) adjustProfile(p profile.Profile) profile.Profile {
+func (s *Storage) adjustProfile(p storage.Profile) storage.Profile {
 	for i := range s.caps {
 		if adjust := s.caps[i].AdjustProfile; adjust != nil {
 			p = adjust(p)

@@ -2,7 +2,7 @@
 // reads datasets, for the commands doctor and tune.
 //
 //	name ──Open──► Service ──Look──► Facts: addresses, latency, clocks, conditions …
-//	                       └─Rates─► Cells ──Derive──► profile.Profile
+//	                       └─Rates─► Cells ──Derive──► storage.Profile
 //
 // Requests go straight to the Source, once each: nothing is retried or requested twice, so
 // measurements and findings are those of the service itself. No fact contains a secret.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/s3"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -170,11 +170,11 @@ func (s *Service) Close() error {
 func (s *Service) Name() string { return s.source.Name() }
 
 // Kind returns the kind of profile for the service.
-func (s *Service) Kind() profile.Kind {
+func (s *Service) Kind() storage.Kind {
 	if s.bucket != nil {
-		return profile.KindObject
+		return storage.KindObject
 	}
-	return profile.KindWeb
+	return storage.KindWeb
 }
 
 // ErrNothing means that a listing has no object that is not empty.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // serve starts a web server with files of these sizes, named 000.tar and so on.
@@ -44,7 +44,7 @@ func opened(t *testing.T, name string) *Service {
 
 func TestServiceIsProbed(t *testing.T) {
 	s := opened(t, serve(t, nil, 1000, 20<<20, 0, 3000))
-	require.Equal(t, profile.KindWeb, s.Kind())
+	require.Equal(t, storage.KindWeb, s.Kind())
 	f := s.Look(t.Context(), nil)
 	require.NoError(t, f.ObjectErr)
 	require.Equal(t, "001.tar", f.Object.Path, "the largest")

@@ -14,7 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -81,13 +82,13 @@ func (p Plan) trials() (in, out []trial) {
 
 // Rates is the result of measuring a service.
 type Rates struct {
-	Cells     []profile.Cell `json:"measured"`
-	Left      []profile.Cell `json:"left_out,omitempty"` // combinations that were not measured, without rates
-	Objects   int            `json:"objects"`
-	Bytes     int64          `json:"bytes"`
-	Requests  uint64         `json:"requests"`
-	Throttled uint64         `json:"throttled"`
-	Seconds   float64        `json:"seconds"`
+	Cells     []filesystem.Measurement `json:"measured"`
+	Left      []filesystem.Measurement `json:"left_out,omitempty"` // combinations that were not measured, without rates
+	Objects   int                      `json:"objects"`
+	Bytes     int64                    `json:"bytes"`
+	Requests  uint64                   `json:"requests"`
+	Throttled uint64                   `json:"throttled"`
+	Seconds   float64                  `json:"seconds"`
 }
 
 // Rates measures how fast ranges are transferred, at random places. It retries nothing; throttled
@@ -108,7 +109,7 @@ func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
 		return false
 	})
 	for _, t := range out {
-		r.Left = append(r.Left, profile.Cell{ReadBytes: t.readBytes, Depth: t.depth})
+		r.Left = append(r.Left, filesystem.Measurement{ReadBytes: t.readBytes, Depth: t.depth})
 	}
 	if len(in) == 0 {
 		return r, fmt.Errorf("%s: no object has as many bytes as the smallest range to measure: name larger files", s.Name())
@@ -120,7 +121,7 @@ func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
 		if err != nil {
 			return r, err
 		}
-		r.Cells = append(r.Cells, profile.Cell{ReadBytes: t.readBytes, Depth: t.depth, BytesPerSecond: rate})
+		r.Cells = append(r.Cells, filesystem.Measurement{ReadBytes: t.readBytes, Depth: t.depth, BytesPerSecond: rate})
 		if p.Progress != nil {
 			p.Progress(float64(i+1) / float64(len(in)))
 		}
@@ -260,8 +261,8 @@ const enough = 0.9
 // default, or more if nothing up to that size is fast enough, or less if larger ranges were
 // measured and are slower. Depth is the smallest with which ranges of the smallest size reach their
 // best rate, and InFlightBytes the smallest with which any combination reached the best rate.
-func Derive(kind profile.Kind, cells []profile.Cell, now time.Time) (p profile.Profile, why []string) {
-	p = profile.Defaults(kind)
+func Derive(kind storage.Kind, cells []filesystem.Measurement, now time.Time) (p storage.Profile, why []string) {
+	p = storage.DefaultProfile(kind)
 	p.Tuned = now
 	best, smallest, measured := cells[0], cells[0].ReadBytes, int64(0)
 	for _, c := range cells {
@@ -294,7 +295,7 @@ func Derive(kind profile.Kind, cells []profile.Cell, now time.Time) (p profile.P
 	small := shallowest(cells, smallest)
 	p.Depth = small.Depth
 	why = append(why, fmt.Sprintf("ranges of %s reach %.0f MB/s with %d at a time, and little more with more", size(smallest), small.BytesPerSecond/1e6, small.Depth))
-	p.InFlightBytes = min(max(inFlight, 4*p.ReadBytes, leastInFlight), profile.Defaults(kind).InFlightBytes)
+	p.InFlightBytes = min(max(inFlight, 4*p.ReadBytes, leastInFlight), storage.DefaultProfile(kind).InFlightBytes)
 	return p, why
 }
 
@@ -304,7 +305,7 @@ const leastInFlight = 64 << 20
 
 // shallowest returns the cell of a size with the smallest depth that reaches enough of the size's
 // best rate.
-func shallowest(cells []profile.Cell, readBytes int64) (found profile.Cell) {
+func shallowest(cells []filesystem.Measurement, readBytes int64) (found filesystem.Measurement) {
 	best := 0.0
 	for _, c := range cells {
 		if c.ReadBytes == readBytes {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 func TestTransferStaysWithinBoundWithoutConsent(t *testing.T) {
@@ -93,27 +94,27 @@ func TestMeasuringStopsOnError(t *testing.T) {
 }
 
 func TestProfileFollowsFromRates(t *testing.T) {
-	cell := func(kib int64, depth int, rate float64) profile.Cell {
-		return profile.Cell{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate * 1e6}
+	cell := func(kib int64, depth int, rate float64) filesystem.Measurement {
+		return filesystem.Measurement{ReadBytes: kib << 10, Depth: depth, BytesPerSecond: rate * 1e6}
 	}
 	now := time.Unix(1e9, 0)
-	d := profile.Defaults(profile.KindObject)
+	d := storage.DefaultProfile(storage.KindObject)
 	for _, c := range []struct {
 		name      string
-		cells     []profile.Cell
+		cells     []filesystem.Measurement
 		readBytes int64
 		depth     int
 		inFlight  int64
 	}{
-		{"a full link, whatever is asked for", []profile.Cell{cell(256, 16, 100), cell(256, 256, 100), cell(16<<10, 16, 99)}, d.ReadBytes, 16, leastInFlight},
-		{"latency counts", []profile.Cell{cell(256, 16, 100), cell(256, 64, 400), cell(256, 256, 800), cell(4096, 16, 900), cell(16<<10, 16, 950)}, d.ReadBytes, 256, 64 << 20},
-		{"large ranges are slow", []profile.Cell{cell(256, 16, 500), cell(1024, 16, 900), cell(16<<10, 16, 100)}, 1 << 20, 16, leastInFlight},
-		{"large ranges were not measured", []profile.Cell{cell(256, 16, 500), cell(1024, 16, 900)}, d.ReadBytes, 16, leastInFlight},
-		{"only the largest are fast", []profile.Cell{cell(256, 16, 100), cell(16<<10, 64, 900)}, 16 << 20, 16, d.InFlightBytes},
-		{"nothing came", []profile.Cell{cell(256, 16, 0)}, d.ReadBytes, 16, leastInFlight},
+		{"a full link, whatever is asked for", []filesystem.Measurement{cell(256, 16, 100), cell(256, 256, 100), cell(16<<10, 16, 99)}, d.ReadBytes, 16, leastInFlight},
+		{"latency counts", []filesystem.Measurement{cell(256, 16, 100), cell(256, 64, 400), cell(256, 256, 800), cell(4096, 16, 900), cell(16<<10, 16, 950)}, d.ReadBytes, 256, 64 << 20},
+		{"large ranges are slow", []filesystem.Measurement{cell(256, 16, 500), cell(1024, 16, 900), cell(16<<10, 16, 100)}, 1 << 20, 16, leastInFlight},
+		{"large ranges were not measured", []filesystem.Measurement{cell(256, 16, 500), cell(1024, 16, 900)}, d.ReadBytes, 16, leastInFlight},
+		{"only the largest are fast", []filesystem.Measurement{cell(256, 16, 100), cell(16<<10, 64, 900)}, 16 << 20, 16, d.InFlightBytes},
+		{"nothing came", []filesystem.Measurement{cell(256, 16, 0)}, d.ReadBytes, 16, leastInFlight},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, why := Derive(profile.KindObject, c.cells, now)
+			p, why := Derive(storage.KindObject, c.cells, now)
 			require.NoError(t, p.Validate())
 			require.Equal(t, c.readBytes, p.ReadBytes)
 			require.Equal(t, c.depth, p.Depth)

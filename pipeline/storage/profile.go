@@ -1,22 +1,9 @@
-// Package profile determines which reads a storage is fast at: how large, how many at a time, and
-// over which gaps. There are defaults for each kind of storage. Measurements of lsiofs tune replace
-// them; they are stored for each file system in the user's cache directory.
-//
-//	path ──► Look ──► kind, identity ──► Load ──► Profile
-//	         statfs, sysfs, mountinfo    │
-//	                                     └─ none stored: Defaults(kind)
-//
-// A profile affects only speed: the bytes that are read don't depend on it.
-package profile
+package storage
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	iofs "io/fs"
-	"net/url"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -39,7 +26,10 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindObject, KindWeb, KindUnknown}
 
-// Profile describes which reads a storage is fast at. It is a plain value.
+// Profile describes which reads a storage is fast at: how large, how many at a time, and over which
+// gaps. There are defaults for each kind of storage; measurements of lsiofs tune replace them
+// (package filesystem). A profile affects only speed: the bytes that are read don't depend on it.
+// It is a plain value.
 type Profile struct {
 	Kind Kind `json:"kind"`
 	// GapBytes is the largest gap of unwanted bytes that is read and discarded to save a
@@ -82,8 +72,8 @@ const (
 // defaultAlign is a page, and a block of almost all file systems.
 const defaultAlign = 4 << 10
 
-// Defaults returns the values for a storage that was not measured. The gap is the number of bytes
-// that cost as much to read and to copy as a request does, as in lsiofs tune.
+// DefaultProfile returns the values for a storage that was not measured. The gap is the number of
+// bytes that cost as much to read and to copy as a request does, as in lsiofs tune.
 //
 // For ssd and memory it is measured (plan.DefaultConfig). From the page cache, a pread of 4 KiB
 // takes 0.8 µs, and large ones reach 17 GiB/s. So a request costs as much as about 10 KiB more. The
@@ -98,7 +88,7 @@ const defaultAlign = 4 << 10
 //	object,  a request takes 70 to 220 µs of a core, and 25 ms; 128 KiB take 40 to
 //	web      110 µs of a core, and 0.13 ms of a link of 1 GB/s. 128 requests at a time
 //	         are 1.1 GB/s of 256 KiB
-func Defaults(k Kind) Profile {
+func DefaultProfile(k Kind) Profile {
 	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
 	switch k {
 	case KindDisk:
@@ -123,17 +113,17 @@ func Defaults(k Kind) Profile {
 // zero value, it returns the defaults of an unknown storage.
 func (p Profile) Or() Profile {
 	if p == (Profile{}) {
-		return Defaults(KindUnknown)
+		return DefaultProfile(KindUnknown)
 	}
-	d := Defaults(p.Kind)
+	d := DefaultProfile(p.Kind)
 	p.Pass, p.Ahead = p.Pass.or(d.Pass), p.Ahead.or(d.Ahead)
 	return p
 }
 
-// without returns p with zeros in place of the fields of Pass and Ahead that have the default of
-// its kind: Or undoes it.
-func (p Profile) without() Profile {
-	d := Defaults(p.Kind)
+// WithoutDefaults returns p with zeros in place of the fields of Pass and Ahead that have the
+// default of its kind: Or undoes it.
+func (p Profile) WithoutDefaults() Profile {
+	d := DefaultProfile(p.Kind)
 	p.Pass, p.Ahead = p.Pass.without(d.Pass), p.Ahead.without(d.Ahead)
 	return p
 }
@@ -184,25 +174,6 @@ func (p Profile) String() string {
 }
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
-
-// Possible returns the throughput, in bytes per second, that was measured with reads of about that
-// size, with any number in flight; 0 if nothing was measured.
-func Possible(measured []Cell, readBytes float64) float64 {
-	size := int64(0) // the largest measured size that is no larger, or else the smallest
-	for _, c := range measured {
-		fits, sizeFits := float64(c.ReadBytes) <= readBytes, float64(size) <= readBytes
-		if size == 0 || fits && (!sizeFits || c.ReadBytes > size) || !fits && !sizeFits && c.ReadBytes < size {
-			size = c.ReadBytes
-		}
-	}
-	best := 0.0
-	for _, c := range measured {
-		if c.ReadBytes == size {
-			best = max(best, c.BytesPerSecond)
-		}
-	}
-	return best
-}
 
 // Pass is how indexing and verifying read whole shards, one after another.
 type Pass struct {
@@ -324,56 +295,4 @@ func unless[T comparable](v, otherwise T) (zero T) {
 		return zero
 	}
 	return v
-}
-
-// Endpoint returns the place of a service, for the canonical URL of a dataset's root there
-// (remote.Source.Name). Measurements of one dataset apply to the whole endpoint:
-//
-//	s3://bucket/train            s3://bucket     a bucket of Amazon's, which is in one region
-//	s3+https://host/bucket/train s3+https://host
-//	https://host:8080/train      https://host:8080
-func Endpoint(kind Kind, root string) Place {
-	scheme, rest, ok := strings.Cut(root, "://")
-	if !ok {
-		return Place{Kind: kind}
-	}
-	host, _, _ := strings.Cut(rest, "/")
-	name := scheme + "://" + host
-	if u, err := url.Parse(name); err != nil || u.User != nil || host == "" {
-		return Place{Kind: kind}
-	}
-	return Place{Kind: kind, FileSystem: scheme, Device: host, Identity: "endpoint " + name}
-}
-
-// FindEndpoint is FindEndpointIn for the user's directory. If the user has none, it returns
-// defaults.
-func FindEndpoint(kind Kind, root string) Found {
-	dir, err := Dir()
-	if err != nil {
-		dir = ""
-	}
-	return FindEndpointIn(dir, kind, root)
-}
-
-// FindEndpointIn returns the profile of a service: the one stored in dir for its endpoint, or the
-// defaults of its kind. An unusable file is reported in Problem.
-func FindEndpointIn(dir string, kind Kind, root string) Found {
-	return findAt(dir, Endpoint(kind, root))
-}
-
-// findAt returns the profile stored for a place in dir; dir is "" if there is none.
-func findAt(dir string, place Place) Found {
-	f := Found{Profile: Defaults(place.Kind), Place: place}
-	if dir == "" || place.Identity == "" {
-		return f
-	}
-	file := filepath.Join(dir, fileName(place.Identity))
-	s, err := load(file, place)
-	switch {
-	case err == nil:
-		f.Profile, f.File, f.Cells = s.Profile, file, s.Cells
-	case !errors.Is(err, iofs.ErrNotExist):
-		f.Problem = fmt.Errorf("storage profile %s is ignored: %w; measure again with lsiofs tune, or remove it", file, err)
-	}
-	return f
 }

@@ -1,20 +1,4 @@
-// Package identity determines the version of a file, whether the file is still the one that was
-// listed, and, before it is opened, whether it is a regular file. The storages that read files
-// (local, fileset) share it.
-//
-//	listing   Systems.Attributes ─► Version      young ones: wait, look again
-//	opening   OpenRegular        ─► a descriptor of a regular file
-//	reading   Check              ─► unchanged, or storage.ErrChanged
-//
-// How far a file's attributes can be trusted depends on the file system that the file
-// itself is on (uring.Traits):
-//
-//   - If inode numbers are not permanent, Version.Inode is 0, and is not compared.
-//   - If ctime is permanent, it is part of the version that an index compares.
-//   - If the kernel caches attributes for a while, CheckAsking asks the server.
-//   - A file is young if its last change is so recent that the next change could get the same
-//     time. Its version can't be trusted yet, so the listing waits until that time is over.
-package identity
+package filesystem
 
 import (
 	"context"

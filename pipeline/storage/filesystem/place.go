@@ -1,13 +1,18 @@
-package profile
+package filesystem
 
 import (
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // mount is a line of mountinfo (proc_pid_mountinfo(5)).
@@ -96,9 +101,9 @@ func UnescapeMount(s string) string {
 
 // Place is the file system of a path, and the device below it.
 type Place struct {
-	Kind       Kind   `json:"kind"`
-	FileSystem string `json:"file_system"`      // its type, such as ext4
-	Device     string `json:"device,omitempty"` // such as vda, or a network file system's source; "" if unknown
+	Kind       storage.Kind `json:"kind"`
+	FileSystem string       `json:"file_system"`      // its type, such as ext4
+	Device     string       `json:"device,omitempty"` // such as vda, or a network file system's source; "" if unknown
 	// Identity distinguishes the file system from every other, across boots if possible;
 	// "" if nothing does. See identity.
 	Identity string `json:"identity"`
@@ -118,7 +123,8 @@ const mostLayers = 8
 
 // Look returns the storage that a path is on. For an overlay it examines the writable layer, and
 // for a loop device the file system of its image, if these are visible. If the kind can't be
-// determined, it is KindUnknown; errors are only for paths that do not exist or can't be accessed.
+// determined, it is storage.KindUnknown; errors are only for paths that do not exist or can't be
+// accessed.
 func Look(path string) (Place, error) {
 	return thisMachine.look(path, 0)
 }
@@ -133,9 +139,9 @@ func (m machine) look(path string, layer int) (Place, error) {
 	}
 	var fs unix.Statfs_t
 	var st unix.Statx_t
-	err = retry(func() error { return unix.Statfs(real, &fs) })
+	err = again(func() error { return unix.Statfs(real, &fs) })
 	if err == nil {
-		err = retry(func() error {
+		err = again(func() error {
 			return unix.Statx(unix.AT_FDCWD, real, 0, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
 		})
 	}
@@ -156,48 +162,40 @@ func (m machine) look(path string, layer int) (Place, error) {
 	}
 	p := Place{Kind: kindOf(mount.fileSystem), FileSystem: mount.fileSystem}
 	major, minor, block := st.Dev_major, st.Dev_minor, false
-	if p.Kind == KindUnknown {
+	if p.Kind == storage.KindUnknown {
 		if major, minor, block = mount.block(major, minor); block {
 			p.Kind, p.Device = m.device(major, minor, layer)
 		}
 	}
-	if p.Kind == KindNetwork {
+	if p.Kind == storage.KindNetwork {
 		p.Device = mount.source
 	}
 	p.Identity = m.identity(real, p, mount, &fs, major, minor, block)
 	return p, nil
 }
 
-func retry(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
-}
-
 // networks are the types of file systems that depend on another machine, or on a program. Those of
 // FUSE begin with "fuse.".
 var networks = []string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "9p", "afs", "gpfs", "beegfs", "pvfs2", "orangefs", "glusterfs", "fuse"}
 
-// kindOf returns the kind of storage for a type of file system, or KindUnknown for types that are
-// on a device.
-func kindOf(fileSystem string) Kind {
+// kindOf returns the kind of storage for a type of file system, or storage.KindUnknown for types
+// that are on a device.
+func kindOf(fileSystem string) storage.Kind {
 	switch fileSystem {
 	case "tmpfs", "ramfs", "hugetlbfs":
-		return KindMemory
+		return storage.KindMemory
 	case "virtiofs":
-		return KindVirtual
+		return storage.KindVirtual
 	}
 	if strings.HasPrefix(fileSystem, "fuse.") {
-		return KindNetwork
+		return storage.KindNetwork
 	}
 	for _, n := range networks {
 		if fileSystem == n {
-			return KindNetwork
+			return storage.KindNetwork
 		}
 	}
-	return KindUnknown
+	return storage.KindUnknown
 }
 
 // typeName returns the name of a type from statfs, for the types that a kind or an identity depends
@@ -238,16 +236,16 @@ func typeName(magic int64) string {
 
 // device returns the kind and the name of a block device. Devices that consist of others (LVM,
 // RAID, encryption) have the kind of the first of these.
-func (m machine) device(major, minor uint32, layer int) (Kind, string) {
+func (m machine) device(major, minor uint32, layer int) (storage.Kind, string) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(m.sys, "dev/block", fmt.Sprintf("%d:%d", major, minor)))
 	if err != nil {
-		return KindUnknown, ""
+		return storage.KindUnknown, ""
 	}
 	name := filepath.Base(dir)
 	return m.deviceAt(dir, layer), name
 }
 
-func (m machine) deviceAt(dir string, layer int) Kind {
+func (m machine) deviceAt(dir string, layer int) storage.Kind {
 	if _, err := os.Stat(filepath.Join(dir, "queue")); err != nil {
 		dir = filepath.Dir(dir) // the disk of a partition
 	}
@@ -282,30 +280,104 @@ var (
 
 // kindOfDevice determines the kind of a disk from its directory in sysfs, vendor and model, and its
 // rotational attribute.
-func kindOfDevice(dir, model, rotational string) Kind {
+func kindOfDevice(dir, model, rotational string) storage.Kind {
 	name := filepath.Base(dir)
 	if strings.HasPrefix(name, "zram") || strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "pmem") {
-		return KindMemory
+		return storage.KindMemory
 	}
 	if strings.HasPrefix(name, "nbd") || strings.HasPrefix(name, "rbd") || strings.HasPrefix(name, "drbd") {
-		return KindNetwork
+		return storage.KindNetwork
 	}
 	dir, model = strings.ToLower(dir), strings.ToLower(model)
 	for _, bus := range virtualBuses {
 		if strings.Contains(dir, bus) {
-			return KindVirtual
+			return storage.KindVirtual
 		}
 	}
 	for _, sign := range virtualModels {
 		if strings.Contains(model, sign) {
-			return KindVirtual
+			return storage.KindVirtual
 		}
 	}
 	switch rotational {
 	case "0":
-		return KindSSD
+		return storage.KindSSD
 	case "1":
-		return KindDisk
+		return storage.KindDisk
 	}
-	return KindUnknown
+	return storage.KindUnknown
+}
+
+// identity returns a name for a file system that stays the same after a reboot. The number of its
+// device (st_dev) does not: it is assigned at each boot. The first that applies:
+//
+//   - "memory": all of it is the same storage;
+//   - the file system's UUID, from the file system itself (FS_IOC_GETFSUUID, Linux 6.9), or from
+//     udev's links to its device;
+//   - the fsid from statfs, for the types that make it from their UUID;
+//   - type and source of the mount: a server and its export, or, if nothing else is known, a
+//     device's name. That name may later belong to another device, whose kind then differs, or
+//     which the profile fits as well as any of its kind.
+//
+// A copy of a file system has the UUID of the original. FindProfile compares the kinds.
+func (m machine) identity(path string, p Place, mount mount, fs *unix.Statfs_t, major, minor uint32, block bool) string {
+	if p.Kind == storage.KindMemory && !block {
+		return "memory"
+	}
+	if p.Kind != storage.KindNetwork {
+		if uuid := askUUID(path); uuid != "" {
+			return "uuid " + uuid
+		}
+		if block {
+			if uuid := m.linkedUUID(major, minor); uuid != "" {
+				return "uuid " + uuid
+			}
+		}
+		if fsid := uint64(uint32(fs.Fsid.Val[0]))<<32 | uint64(uint32(fs.Fsid.Val[1])); fsid != 0 && slices.Contains(fsidOfUUID, p.FileSystem) {
+			return fmt.Sprintf("fsid %s %016x", p.FileSystem, fsid)
+		}
+	}
+	if mount.source == "" || mount.source == "none" {
+		return ""
+	}
+	return fmt.Sprintf("mount %s %s", p.FileSystem, mount.source)
+}
+
+// fsidOfUUID are types of file systems whose fsid is made from their UUID. That of XFS is made from
+// the device's number, and NFS has none.
+var fsidOfUUID = []string{"ext2", "ext3", "ext4", "btrfs", "f2fs", "zfs"}
+
+// askUUID asks the file system, and returns "" if it does not answer.
+func askUUID(path string) string {
+	const getFSUUID = 0x80111500 // _IOR(0x15, 0, struct fsuuid2)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var answer struct {
+		size uint8
+		uuid [16]byte
+	}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getFSUUID, uintptr(unsafe.Pointer(&answer)))
+	n := int(answer.size)
+	if errno != 0 || n == 0 || n > len(answer.uuid) || answer.uuid == [16]byte{} {
+		return ""
+	}
+	return hex.EncodeToString(answer.uuid[:n])
+}
+
+// linkedUUID returns the name of udev's link to a block device.
+func (m machine) linkedUUID(major, minor uint32) string {
+	entries, _ := os.ReadDir(m.byUUID)
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Stat(filepath.Join(m.byUUID, e.Name()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+			continue
+		}
+		if unix.Major(st.Rdev) == major && unix.Minor(st.Rdev) == minor {
+			return e.Name()
+		}
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package profile
+package filesystem
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // fakeDevice creates a block device in a tree like sysfs: its directory, its attributes, and the
@@ -33,22 +35,22 @@ func TestDeviceKinds(t *testing.T) {
 	for _, c := range []struct {
 		name, dir  string
 		attributes map[string]string
-		kind       Kind
+		kind       storage.Kind
 	}{
-		{"an NVMe disk", "pci0000:00/0000:00:1d.0/nvme/nvme0/nvme0n1", model("", "Samsung SSD 990 PRO 2TB", "0"), KindSSD},
-		{"a disk that rotates", "pci0000:00/ata1/host0/block/sda", model("ATA", "WDC WD40EFRX-68N", "1"), KindDisk},
-		{"a SATA SSD", "pci0000:00/ata2/host1/block/sdb", model("ATA", "CT1000MX500SSD1", "0"), KindSSD},
-		{"virtio, which says that it rotates", "pci0000:00/0000:00:02.0/virtio1/block/vda", disk, KindVirtual},
-		{"Xen", "vbd-51712/block/xvda", ssd, KindVirtual},
-		{"Hyper-V", "LNXSYSTM:00/VMBUS:00/host0/block/sda", model("Msft", "Virtual Disk", "1"), KindVirtual},
-		{"VMware", "pci0000:00/host2/block/sda", model("VMware", "Virtual disk", "1"), KindVirtual},
-		{"QEMU's IDE", "pci0000:00/ata1/block/sda", model("ATA", "QEMU HARDDISK", "1"), KindVirtual},
-		{"Google's", "pci0000:00/block/sda", model("Google", "PersistentDisk", "1"), KindVirtual},
-		{"Amazon's network disk", "pci0000:00/nvme/nvme1/nvme1n1", model("", "Amazon Elastic Block Store", "0"), KindVirtual},
-		{"Amazon's local disk", "pci0000:00/nvme/nvme2/nvme2n1", model("", "Amazon EC2 NVMe Instance Storage", "0"), KindSSD},
-		{"compressed memory", "virtual/block/zram0", ssd, KindMemory},
-		{"a network block device", "virtual/block/nbd0", disk, KindNetwork},
-		{"one that says nothing", "virtual/block/x", map[string]string{"queue/scheduler": "none"}, KindUnknown},
+		{"an NVMe disk", "pci0000:00/0000:00:1d.0/nvme/nvme0/nvme0n1", model("", "Samsung SSD 990 PRO 2TB", "0"), storage.KindSSD},
+		{"a disk that rotates", "pci0000:00/ata1/host0/block/sda", model("ATA", "WDC WD40EFRX-68N", "1"), storage.KindDisk},
+		{"a SATA SSD", "pci0000:00/ata2/host1/block/sdb", model("ATA", "CT1000MX500SSD1", "0"), storage.KindSSD},
+		{"virtio, which says that it rotates", "pci0000:00/0000:00:02.0/virtio1/block/vda", disk, storage.KindVirtual},
+		{"Xen", "vbd-51712/block/xvda", ssd, storage.KindVirtual},
+		{"Hyper-V", "LNXSYSTM:00/VMBUS:00/host0/block/sda", model("Msft", "Virtual Disk", "1"), storage.KindVirtual},
+		{"VMware", "pci0000:00/host2/block/sda", model("VMware", "Virtual disk", "1"), storage.KindVirtual},
+		{"QEMU's IDE", "pci0000:00/ata1/block/sda", model("ATA", "QEMU HARDDISK", "1"), storage.KindVirtual},
+		{"Google's", "pci0000:00/block/sda", model("Google", "PersistentDisk", "1"), storage.KindVirtual},
+		{"Amazon's network disk", "pci0000:00/nvme/nvme1/nvme1n1", model("", "Amazon Elastic Block Store", "0"), storage.KindVirtual},
+		{"Amazon's local disk", "pci0000:00/nvme/nvme2/nvme2n1", model("", "Amazon EC2 NVMe Instance Storage", "0"), storage.KindSSD},
+		{"compressed memory", "virtual/block/zram0", ssd, storage.KindMemory},
+		{"a network block device", "virtual/block/nbd0", disk, storage.KindNetwork},
+		{"one that says nothing", "virtual/block/x", map[string]string{"queue/scheduler": "none"}, storage.KindUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := machine{sys: t.TempDir()}
@@ -69,13 +71,13 @@ func TestCompositeDevicesHaveKindOfTheirParts(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dm, "slaves"), 0o755))
 	require.NoError(t, os.Symlink(filepath.Join(m.sys, "devices/ata1/block/sda/sda1"), filepath.Join(dm, "slaves/sda1")))
 	kind, name := m.device(8, 1, 0)
-	require.Equal(t, KindDisk, kind, "a partition")
+	require.Equal(t, storage.KindDisk, kind, "a partition")
 	require.Equal(t, "sda1", name)
 	kind, name = m.device(253, 0, 0)
-	require.Equal(t, KindDisk, kind, "a volume on it")
+	require.Equal(t, storage.KindDisk, kind, "a volume on it")
 	require.Equal(t, "dm-0", name)
 	kind, name = m.device(1, 2, 0)
-	require.Equal(t, KindUnknown, kind, "no such device")
+	require.Equal(t, storage.KindUnknown, kind, "no such device")
 	require.Empty(t, name)
 
 	// A loop device on an image on itself, which no kernel would have.
@@ -84,15 +86,15 @@ func TestCompositeDevicesHaveKindOfTheirParts(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dm, "slaves"), 0o755))
 	require.NoError(t, os.Symlink(dm, filepath.Join(dm, "slaves/dm-1")))
 	kind, _ = m.device(253, 1, 0)
-	require.Equal(t, KindSSD, kind, "looking through ends")
+	require.Equal(t, storage.KindSSD, kind, "looking through ends")
 }
 
 func TestFileSystemKinds(t *testing.T) {
-	for kind, types := range map[Kind]string{
-		KindMemory:  "tmpfs ramfs hugetlbfs",
-		KindNetwork: "nfs nfs4 cifs smb3 lustre ceph 9p fuse fuse.sshfs fuse.glusterfs gpfs beegfs",
-		KindVirtual: "virtiofs",
-		KindUnknown: "ext4 xfs btrfs f2fs zfs overlay fuseblk squashfs type-1234",
+	for kind, types := range map[storage.Kind]string{
+		storage.KindMemory:  "tmpfs ramfs hugetlbfs",
+		storage.KindNetwork: "nfs nfs4 cifs smb3 lustre ceph 9p fuse fuse.sshfs fuse.glusterfs gpfs beegfs",
+		storage.KindVirtual: "virtiofs",
+		storage.KindUnknown: "ext4 xfs btrfs f2fs zfs overlay fuseblk squashfs type-1234",
 	} {
 		for name := range strings.FieldsSeq(types) {
 			require.Equal(t, kind, kindOf(name), name)
@@ -161,14 +163,14 @@ func TestNetworkFileSystemsAreIdentifiedByTheirSource(t *testing.T) {
 	m := lookedAt(t, dir, "nfs4 server:/export rw")
 	p, err := m.look(dir, 0)
 	require.NoError(t, err)
-	require.Equal(t, Place{KindNetwork, "nfs4", "server:/export", "mount nfs4 server:/export"}, p)
+	require.Equal(t, Place{storage.KindNetwork, "nfs4", "server:/export", "mount nfs4 server:/export"}, p)
 }
 
 func TestProbeOnThisMachine(t *testing.T) {
 	dir := t.TempDir()
 	p, err := Look(dir)
 	require.NoError(t, err)
-	require.Contains(t, Kinds, p.Kind)
+	require.Contains(t, storage.Kinds, p.Kind)
 	require.NotEmpty(t, p.FileSystem)
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))
@@ -194,16 +196,16 @@ func TestIdentities(t *testing.T) {
 		mount mount
 		want  string
 	}{
-		{"memory", Place{Kind: KindMemory, FileSystem: "tmpfs"}, mount{source: "tmpfs"}, "memory"},
-		{"a server", Place{Kind: KindNetwork, FileSystem: "nfs4"}, mount{source: "srv:/x"}, "mount nfs4 srv:/x"},
-		{"an fsid that is a UUID", Place{Kind: KindSSD, FileSystem: "ext4"}, mount{source: "/dev/sda1"}, "fsid ext4 fffffffe00000001"},
-		{"an fsid that is a device's number", Place{Kind: KindSSD, FileSystem: "xfs"}, mount{source: "/dev/sda1"}, "mount xfs /dev/sda1"},
-		{"nothing", Place{Kind: KindUnknown, FileSystem: "odd"}, mount{}, ""},
-		{"no source", Place{Kind: KindNetwork, FileSystem: "fuse.x"}, mount{source: "none"}, ""},
+		{"memory", Place{Kind: storage.KindMemory, FileSystem: "tmpfs"}, mount{source: "tmpfs"}, "memory"},
+		{"a server", Place{Kind: storage.KindNetwork, FileSystem: "nfs4"}, mount{source: "srv:/x"}, "mount nfs4 srv:/x"},
+		{"an fsid that is a UUID", Place{Kind: storage.KindSSD, FileSystem: "ext4"}, mount{source: "/dev/sda1"}, "fsid ext4 fffffffe00000001"},
+		{"an fsid that is a device's number", Place{Kind: storage.KindSSD, FileSystem: "xfs"}, mount{source: "/dev/sda1"}, "mount xfs /dev/sda1"},
+		{"nothing", Place{Kind: storage.KindUnknown, FileSystem: "odd"}, mount{}, ""},
+		{"no source", Place{Kind: storage.KindNetwork, FileSystem: "fuse.x"}, mount{source: "none"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// /proc has no UUID.
-			require.Equal(t, c.want, m.identity("/proc", c.place, c.mount, &fs, 8, 1, c.place.Kind == KindSSD))
+			require.Equal(t, c.want, m.identity("/proc", c.place, c.mount, &fs, 8, 1, c.place.Kind == storage.KindSSD))
 		})
 	}
 	require.Empty(t, askUUID("/does/not/exist"))
