@@ -98,7 +98,7 @@ func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
 	d.o.Verifier = nil // there is no data to verify
 	d.o.Dry = &options.Dry{Raw: d.storage.completeNow, Complete: d.storage.complete}
 	d.o.Survey, d.o.Choice, d.o.Ask, d.o.Note = s.sizes, how, d.share.Ask, d.note
-	d.storage.oneSubmit = how.Strategy == spec.ReadGather
+	d.storage.atOnce = how.Strategy == spec.ReadGather
 	var shelf *diskcache.Shelf
 	if how.Spooled != nil {
 		shelf = diskcache.NewDrySpool(how.SpoolBytes, o.MemoryBytes/spoolTablesPart)
@@ -294,16 +294,15 @@ func (r *ReadCounts) Add(bytes int64) {
 	r.ByLength[bits.Len64(uint64(bytes))]++
 }
 
-// dryStorage completes each read without data, and counts it. Reads complete when complete is
-// called, on the caller's goroutine: reads in progress take memory, which determines what can be
-// kept and read together.
+// dryStorage completes each read without data, and counts it. Reads of a scanner complete when
+// complete is called, on the caller's goroutine: reads in progress take memory, which determines
+// what can be kept.
 type dryStorage struct {
 	storage.Storage // nil: only Submit and Caps are called
 	caps            storage.Caps
 
-	// oneSubmit means that Submit first completes all earlier reads: a storage is about as fast as
-	// its reader, so one stretch of a gatherer's reads is in progress at a time.
-	oneSubmit bool
+	// atOnce means that Submit completes reads: when they complete does not matter to a gatherer.
+	atOnce bool
 
 	mu     sync.Mutex
 	counts ReadCounts
@@ -313,15 +312,17 @@ type dryStorage struct {
 
 // Submit implements storage.Storage.
 func (s *dryStorage) Submit(reads []*storage.Read) {
-	for s.oneSubmit && s.complete() {
+	if s.atOnce {
+		s.completeNow(reads)
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, reads...)
 }
 
-// completeNow completes reads at once. It is for decoders, which hold no lock when they submit
-// reads.
+// completeNow completes reads at once. It is for decoders and gatherers, which may be called back
+// while they submit reads.
 func (s *dryStorage) completeNow(reads []*storage.Read) {
 	for _, r := range reads {
 		s.done(r)

@@ -59,10 +59,9 @@ func requireWithin(t *testing.T, share float64, dry, real Forecast) {
 	}
 }
 
-// A dry run counts what a reader then takes: exactly if memory holds what waits, and within about a
-// tenth if pieces are dropped and read again. What a gatherer can read together with little memory
-// depends on when reads complete, and what decoders keep in passing on when they run, so on a busy
-// machine these may be off by twice as much.
+// A dry run counts what a reader then takes: exactly if memory holds what waits or if only what
+// comes next is read, and within about a tenth if pieces are dropped and read again. What decoders
+// keep in passing depends on when they run, so with these it may be off by more.
 func TestADryRunCountsWhatIsRead(t *testing.T) {
 	countsInTurn(t)
 	const mib = 1 << 20
@@ -86,7 +85,7 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 		records int // 0: all
 	}{
 		{"gather, much memory", plain, spec.ReadGather, 256 * mib, 0, 0},
-		{"gather, little memory", plain, spec.ReadGather, 8 * mib, 0.2, 0},
+		{"gather, little memory", plain, spec.ReadGather, 8 * mib, 0.02, 0},
 		{"gather of records with checksums", checksummed, spec.ReadGather, 256 * mib, 0, 0},
 		{"scan, much memory", plain, spec.ReadScan, 256 * mib, 0, 0},
 		{"scan of records with checksums", checksummed, spec.ReadScan, 256 * mib, 0, 0},
@@ -103,9 +102,6 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 		for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
 			if strings.Contains(c.name, "in order") && shuffle != spec.ShuffleNone {
 				continue // each of few members would be decoded thousands of times
-			}
-			if c.read == spec.ReadGather && shuffle == spec.ShuffleNone && c.within > 0 {
-				continue // what is read together depends on how soon reads complete
 			}
 			t.Run(fmt.Sprintf("%s, shuffle %s", c.name, shuffle), func(t *testing.T) {
 				o := spec.Default().Order

@@ -28,6 +28,7 @@ type Blocks struct {
 
 	mu    sync.Mutex
 	arena *blockcache.Arena
+	taken int64 // bytes of the blocks that were taken and not given back
 }
 
 // Block is memory of Blocks. The zero value has none.
@@ -82,6 +83,7 @@ func (p *Blocks) Take(n int64, beyond bool) (Block, error) {
 	case s == nil:
 		return Block{}, ErrNoRoom
 	}
+	p.taken += int64(len(s.Bytes))
 	return Block{s.Bytes, s}, nil
 }
 
@@ -99,14 +101,15 @@ func (p *Blocks) Give(b Block) error {
 	}
 	a := p.lock()
 	defer p.mu.Unlock()
+	p.taken -= int64(len(b.Mem))
 	return a.Give(b.slot)
 }
 
-// Room reports whether n more bytes are available within the budget.
-func (p *Blocks) Room(n int64) bool {
-	a := p.lock()
+// RoomBytes returns how much of the budget is not taken.
+func (p *Blocks) RoomBytes() int64 {
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	return a.HasRoom(p.Round(n))
+	return max(p.budget.Load()-p.taken, 0)
 }
 
 // Held returns how many bytes are mapped.

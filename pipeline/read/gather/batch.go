@@ -215,14 +215,14 @@ func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, err
 		}
 	}
 	g.sweep()
-	g.reclaim(r, n, u)
+	g.reclaim(r, g.pool.Round(n), u)
 	return g.pool.Take(n, u == budget.Demand)
 }
 
 // idleCalls is after how many calls of others a reader's memory may be used to read ahead for them.
 const idleCalls = 256
 
-// reclaim makes other readers drop what they hold, until there is room for n bytes: first what they
+// reclaim makes other readers drop what they hold, until there is room for n bytes of blocks: first what they
 // do not need now and then, for a reader that waits, anything.
 func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
 	r.dropOthers()
@@ -239,7 +239,7 @@ func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
 			return
 		}
 		for _, o := range others {
-			if g.pool.Room(n) {
+			if g.pool.RoomBytes() >= n {
 				return
 			}
 			idle := o.called.Load()+idleCalls < now

@@ -24,6 +24,7 @@ type Gatherer struct {
 	o     *options.Options
 	pool  *budget.Blocks // of records of all readers together
 	ahead storage.Ahead
+	near  uint64       // see window.Near
 	told  *window.Plan // nil: the storage takes no hints
 
 	objectBytes []int64
@@ -54,6 +55,8 @@ func New(o *options.Options, told *window.Plan) (*Gatherer, error) {
 	}
 	g := &Gatherer{o: o, pool: budget.NewBlocks(o.Survey.Limits.CacheBytes), ahead: reads.Ahead, told: told, objectBytes: objectBytes(o.Index)}
 	g.pool.Released = o.Released
+	h := &o.Survey.Held
+	g.near = window.Near(h.Bytes / int64(max(h.Records, 1)))
 	n := min(runtime.GOMAXPROCS(0), maxPlanners)
 	g.planners = make(chan *planner, n)
 	for range n {

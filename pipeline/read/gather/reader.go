@@ -202,8 +202,6 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 	left := g.o.ReadTimeout
 	timer := time.NewTimer(min(patience, left))
 	defer timer.Stop()
-	for g.o.Dry != nil && b.pending.Load() > 0 && g.o.Dry.Complete() {
-	}
 	for {
 		wake := b.wait()
 		if wake == nil {

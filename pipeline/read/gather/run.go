@@ -17,6 +17,8 @@ type run struct {
 	next    uint64 // after the furthest record that was asked for
 	stretch int64  // bytes of the next stretch
 	streams bool   // the reader has read on
+	// refused is where the reader has to be before memory is asked for once more: see readAhead.
+	refused uint64
 }
 
 // at returns the batch that has a record, which must be in the run.
@@ -37,8 +39,8 @@ func (run *run) has(k uint64) bool {
 func (run *run) end() uint64 { return run.batches[len(run.batches)-1].end() }
 
 // moveTo returns the run that has record k, and drops what is behind it; nil if there is no such
-// record. If no run has it, the requested records are read: as the next stretch of the run that
-// ends there, or as the first of a new one.
+// record. If no run has it, the requested records are read: in the next stretch of the run that
+// ends there or shortly before, or as the first of a new one.
 func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 	r.at = k
 	i := slices.IndexFunc(r.runs, func(run *run) bool { return run.has(k) })
@@ -46,26 +48,46 @@ func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 		i = slices.IndexFunc(r.runs, func(run *run) bool { return run.end() == k })
 	}
 	if i < 0 {
+		i = slices.IndexFunc(r.runs, func(run *run) bool { return r.overtaken(run, k) })
+	}
+	if i < 0 {
 		return r.begin(k, n)
 	}
 	run := r.runs[i]
 	r.runs = append(slices.Delete(r.runs, i, i+1), run)
-	if k+uint64(n) > run.next {
-		run.next = k + uint64(n)
-		run.streams = true
-	}
+	run.streams = run.streams || k+uint64(n) > run.next
 	if !run.has(k) {
-		size := run.stretch
+		from, size := run.end(), run.stretch
+		for size > r.g.pool.BlockBytes && !r.makeRoom(size) {
+			size /= 2
+		}
 		run.grow(r)
-		if planned, err := r.extend(run, k, size, max(r.planned(k), n), budget.Demand); !planned {
+		if planned, err := r.extend(run, from, size, max(r.planned(from), n), budget.Demand); !planned {
 			if len(run.batches) == 0 { // they were dropped to make room
 				r.runs = r.runs[:len(r.runs)-1]
 			}
 			return nil, err
 		}
+		if !run.has(k) {
+			return r.begin(k, n) // further ahead than a stretch
+		}
 	}
+	run.next = max(run.next, k+uint64(n))
 	r.dropBehind(run, k)
 	return run, nil
+}
+
+// overtaken reports whether record k is so shortly after the end of a run that its reader reads on
+// there: the kernel makes reads ahead of a program in any order.
+func (r *Reader) overtaken(run *run, k uint64) bool {
+	end := run.end()
+	return run.streams && end < k && k-end <= r.g.near && k-end < r.gap(end)
+}
+
+// passed reports whether record k is shortly before the records of a run.
+func (r *Reader) passed(run *run, k uint64) bool {
+	from := run.batches[0].from
+	return k < from && from-k <= r.g.near
 }
 
 // gap returns how many records there are from k to the beginning of another run: those from there
@@ -81,10 +103,13 @@ func (r *Reader) gap(k uint64) uint64 {
 }
 
 // begin makes a run of records k … k+n-1 alone, since a sampling reader needs no more. The reader
-// has jumped, so reads that it wanted elsewhere and that have not begun are cancelled.
+// has jumped, unless it is shortly before a run: then reads that it wanted elsewhere and that have
+// not begun are cancelled.
 func (r *Reader) begin(k uint64, n int) (*run, error) {
-	for _, run := range r.runs {
-		r.dropAhead(run)
+	if !slices.ContainsFunc(r.runs, func(run *run) bool { return r.passed(run, k) }) {
+		for _, run := range r.runs {
+			r.dropAhead(run)
+		}
 	}
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
@@ -109,7 +134,10 @@ func nextStretch(bytes, most, share, blockBytes int64) int64 {
 	return min(2*bytes, most, max(share/8, blockBytes))
 }
 
-// readAhead plans the next stretch if the reader reads on, and little enough is ahead of it.
+// readAhead plans the next stretch if the reader reads on, and little enough is ahead of it. There
+// has to be memory for all of the stretch: which records are planned together, and so what is read,
+// then depends neither on when earlier reads end nor on how many records a call asks for. If there
+// is none, it is tried again when the reader has come to the next batch.
 func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if !run.streams {
 		return
@@ -118,7 +146,11 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if bytes+run.stretch > r.reach() || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
 		return
 	}
-	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
+	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 || k < run.refused {
+		return
+	}
+	if !r.makeRoom(run.stretch) {
+		run.refused = run.at(k).end()
 		return
 	}
 	planned, err := r.extend(run, run.end(), run.stretch, r.planned(run.end()), budget.Prefetch)
@@ -127,6 +159,24 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 	} else if err != nil && err != budget.ErrNoRoom {
 		r.g.o.Note(err)
 	}
+}
+
+// makeRoom reports whether there is memory for a stretch, after others have given up what they do
+// not use: for its batches, and for as much in which records are read together.
+func (r *Reader) makeRoom(bytes int64) bool {
+	g := r.g
+	blocks := bytes/g.pool.BlockBytes + 2 // records don't fill blocks
+	if g.planConfig.MaxVectors != 1 {
+		blocks = 2*blocks + 1
+	}
+	n := blocks * g.pool.BlockBytes
+	if g.pool.RoomBytes() >= n {
+		return true
+	}
+	g.o.Ask()
+	g.sweep()
+	g.reclaim(r, n, budget.Prefetch)
+	return g.pool.RoomBytes() >= n
 }
 
 // reach returns how far to read ahead: as far as suits the storage or, if records come from a
