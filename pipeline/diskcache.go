@@ -186,6 +186,7 @@ func (m *mount) keep(k read.KeptShards) (*diskcache.Shelf, error) {
 	if c == nil || err != nil {
 		return nil, err
 	}
+	m.fillInstead(k)
 	return c.NewShelf(m.shelfConfig(k, m.fitDecoded(c, k)))
 }
 
@@ -200,6 +201,17 @@ func (m *mount) fitDecoded(c *diskcache.Storage, k read.KeptShards) (rawBytes in
 	p.OpenBytes += k.NeedBytes
 	c.SetBound(max(cacheSize(&m.spec.Cache).Bound(p), 1))
 	return rawBytes
+}
+
+// fillInstead lets fills leave out compressed shards whose decoded form is complete in the cache.
+func (m *mount) fillInstead(k read.KeptShards) {
+	for _, shard := range k.Shards {
+		raw, how := k.Decoding(shard)
+		id, ok := m.identity(raw)
+		if s, o := m.leaf(raw); ok && s.cache != nil {
+			s.cache.DecodedOf(o, diskcache.DecodedIdentity(id, raw.SizeBytes, how), k.DecodedBytes(shard))
+		}
+	}
 }
 
 func (m *mount) shelfConfig(k read.KeptShards, rawBytes int64) diskcache.ShelfConfig {
@@ -228,6 +240,7 @@ func (m *mount) plain(k read.KeptShards, decode func(shard int, write func([]byt
 	}
 	plain := c.OpenPlain(m.shelfConfig(k, 0), raw, decode)
 	if plain != nil {
+		m.fillInstead(k)
 		m.fitDecoded(c, k)
 	}
 	return plain, nil
@@ -264,17 +277,26 @@ func (stays) Close() error { return nil }
 
 // identity names the bytes of an object of the dataset, or of a source of a mixture.
 func (m *mount) identity(o storage.Object) (diskcache.Identity, bool) {
+	switch s, o := m.leaf(o); {
+	case s == nil:
+		return diskcache.Identity{}, false
+	case s.service != nil:
+		return s.objectIdentity(o)
+	default:
+		return s.fileIdentity(o)
+	}
+}
+
+// leaf returns the mount that an object of the dataset is read through, nil if there is none, and
+// the object with its path there.
+func (m *mount) leaf(o storage.Object) (*mount, storage.Object) {
 	for _, s := range m.leaves() {
-		path, within := strings.CutPrefix(o.Path, s.prefix())
-		switch o.Path = path; {
-		case !within:
-		case s.service != nil:
-			return s.objectIdentity(o)
-		default:
-			return s.fileIdentity(o)
+		if path, within := strings.CutPrefix(o.Path, s.prefix()); within {
+			o.Path = path
+			return s, o
 		}
 	}
-	return diskcache.Identity{}, false
+	return nil, o
 }
 
 // warmEvery is how often Warm reports progress.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -297,3 +298,50 @@ func damageKept(t *testing.T, dir string) {
 
 // damagedPages is the number of pages of each object that damageKept changes.
 const damagedPages = 6
+
+// The fill in the background requests nothing from the server of what is decoded in the cache
+// already, neither for a dataset nor for a source of a mixture.
+func TestTheFillRequestsNoShardThatIsDecodedInTheCache(t *testing.T) {
+	w := serveShards(t, keptShapes["jsonl.zst"], 60)
+	for name, s := range map[string]spec.Spec{"dataset": keptSpec(t, w.url), "source": keptSpec(t, "")} {
+		t.Run(name, func(t *testing.T) {
+			if name == "source" {
+				other := serveShards(t, keptShapes["jsonl.zst"], 60)
+				s.Mix.Sources = []spec.Source{{Name: "one", Weight: 1_000_000, Dataset: w.url}, {Name: "two", Weight: 1_000_000, Dataset: other.dir}}
+			}
+			d := openClosing(t, s)
+			want := sums(t, d, s, nil)
+			require.NoError(t, d.Close())
+			dropCompressed(t, s.Cache.Dir)
+
+			s.Read, s.Cache.Fill = spec.ReadAuto, spec.FillAuto
+			d = openClosing(t, s)
+			before := len(w.server.Log())
+			require.Equal(t, want, sums(t, d, s, nil))
+			cache := d.mount.leaves()[0].cache
+			cache.PauseFill(false) // a mixture reads decoded shards through another cache, so this one has not been read
+			require.Eventually(t, func() bool { return cache.Stats().Fill == 1 }, time.Minute, time.Millisecond)
+			require.Len(t, w.server.Log(), before)
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
+// dropCompressed removes all objects of a cache that are not decoded ones.
+func dropCompressed(t *testing.T, dir string) {
+	t.Helper()
+	d, err := diskcache.OpenDirectory(dir, nil)
+	require.NoError(t, err)
+	defer d.Close()
+	var names []string
+	require.NoError(t, d.List(t.Context(), func(e diskcache.Entry) error {
+		if !e.Decoded {
+			names = append(names, e.Name)
+		}
+		return nil
+	}))
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		require.NoError(t, d.Drop(name))
+	}
+}

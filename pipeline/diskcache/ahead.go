@@ -46,10 +46,14 @@ type ahead struct {
 	ends    chan struct{} // closed at the end of the fill
 	skipped bool          // something could not be fetched
 	refused uint64        // value of keeper.counts, plus 1, when there was no room
+
+	onceRead bool                       // the fill is FillOnceRead's
+	decoded  map[storage.Object]*wanted // the decoded forms of objects: see DecodedOf
+	leftOut  map[Range]key              // by the fill, in favour of decoded shards with these keys
 }
 
 func newAhead(s *Storage) *ahead {
-	a := &ahead{s: s, plans: newPlans(), wake: make(chan struct{}, 1), ends: make(chan struct{})}
+	a := &ahead{s: s, plans: newPlans(), wake: make(chan struct{}, 1), ends: make(chan struct{}), decoded: map[storage.Object]*wanted{}, leftOut: map[Range]key{}}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	close(a.ends)
 	return a

@@ -104,7 +104,8 @@
 //     reader needs any more makes room for others of its mount. When all shards of a dataset are
 //     complete, OpenPlain presents them as uncompressed objects, which are read, sealed and mapped
 //     like others. What a disk loses of them is restored by decoding the shard again, to its end,
-//     because only that shows that it is valid.
+//     because only that shows that it is valid. The fill in the background leaves out compressed
+//     objects whose decoded form is complete (replaced.go).
 //   - NewSpool: in a file without a name (nameless.go), which is gone when the process ends.
 //
 // # Sealed objects

@@ -33,7 +33,10 @@ func (a *ahead) fillPart() bool {
 	counts := a.s.keeper.counts.Load()
 	n := min(fillPartBytes-(x.OffsetBytes+off)%pageBytes, x.SizeBytes-off)
 	got := allBegun
-	if n > 0 {
+	switch {
+	case off == 0 && a.leavesOut(x):
+		n = x.SizeBytes
+	case n > 0:
 		got = a.bring(x.Object, runOf(x.OffsetBytes+off, n), toFill, a.fills)
 	}
 
@@ -102,22 +105,26 @@ type Range struct {
 }
 
 // Fill is FillRanges for whole objects.
-func (s *Storage) Fill(objects []storage.Object) {
+func (s *Storage) Fill(objects []storage.Object) { s.FillRanges(whole(objects)) }
+
+// whole returns the ranges that are all of some objects.
+func whole(objects []storage.Object) []Range {
 	ranges := make([]Range, len(objects))
 	for i, o := range objects {
 		ranges[i] = Range{o, 0, o.SizeBytes}
 	}
-	s.FillRanges(ranges)
+	return ranges
 }
 
 // FillRanges fetches what is missing of parts of objects, in their order, in the background and
 // after everything that is announced, as long as there is permanent room. It replaces what was to
 // be filled before.
-func (s *Storage) FillRanges(ranges []Range) { s.fillRanges(ranges, true) }
+func (s *Storage) FillRanges(ranges []Range) { s.fillRanges(ranges, true, false) }
 
 // fillRanges is FillRanges. If afresh is false, it continues counting what the fill could not write
-// itself, so that a caller that fills again and again comes to an end.
-func (s *Storage) fillRanges(ranges []Range, afresh bool) {
+// itself, so that a caller that fills again and again comes to an end. onceRead is for
+// FillOnceRead.
+func (s *Storage) fillRanges(ranges []Range, afresh, onceRead bool) {
 	a := s.ahead
 	ranges = slices.Clone(ranges)
 	for i := range ranges {
@@ -129,25 +136,35 @@ func (s *Storage) fillRanges(ranges []Range, afresh bool) {
 	a.endFill()
 	a.ranges, a.todo, a.at, a.off, a.done, a.total, a.skipped, a.refused = ranges, ranges, 0, 0, 0, 0, false, 0
 	a.holes, a.lostOwn = nil, false
+	a.onceRead, a.leftOut = onceRead, map[Range]key{}
 	if afresh {
 		a.again = 0
 	}
 	for i := range ranges {
 		a.total += ranges[i].SizeBytes
 	}
+	a.reopen()
+	a.poke()
+}
+
+// reopen notes that the fill has not ended. a.mu is held.
+func (a *ahead) reopen() {
 	select {
 	case <-a.ends:
 		a.ends = make(chan struct{})
 	default:
 	}
-	a.poke()
 }
 
 // FillOnceRead is Fill, but begins with the next read or hint: a dataset that is opened and not
-// read is not fetched.
+// read is not fetched. It leaves out objects whose decoded form is complete in the cache.
 func (s *Storage) FillOnceRead(objects []storage.Object) {
 	s.PauseFill(true)
-	s.Fill(objects)
+	ranges := whole(objects)
+	s.ahead.mu.Lock()
+	s.ahead.forgetDecoded(ranges)
+	s.ahead.mu.Unlock()
+	s.fillRanges(ranges, true, true)
 	s.ahead.dormant.Store(true)
 }
 
@@ -206,7 +223,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 		case <-a.ctx.Done():
 			return fs.ErrClosed
 		}
-		s.fillRanges(ranges, false)
+		s.fillRanges(ranges, false, false)
 	}
 	return ErrNotFilled
 }

@@ -135,10 +135,12 @@ func (k *keeper) look(least int64, touch bool) {
 	start := time.Now()
 	base, drops := s.room.counting()
 	found, others := int64(0), false
+	gone := s.ahead.replacing()
 	err := s.dir.files(func(f file) error {
 		found += f.blocks
 		mine := s.isMine(f.key)
 		others = others || !mine
+		delete(gone, f.key)
 		if mine && touch && f.sums {
 			k.touch(f)
 		}
@@ -150,6 +152,7 @@ func (k *keeper) look(least int64, touch bool) {
 	}
 	// If nothing could be removed, there is nothing to try again before the next tick.
 	s.room.counts(base, drops, found, others, least > 0)
+	s.ahead.fillGone(gone)
 	k.took.Store(int64(time.Since(start)))
 	if k.counts.Add(1) == 1 {
 		close(k.known)
