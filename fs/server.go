@@ -116,6 +116,15 @@ func (s *Server) Stopped() bool {
 	return bytes.HasPrefix(state, []byte("T")) || bytes.HasPrefix(state, []byte("t"))
 }
 
+// StoppedError returns the error of a mount at point whose server this is if the process is stopped,
+// otherwise nil. It does not ask the mount. The error wraps ErrSilent.
+func (s *Server) StoppedError(point string) error {
+	if !s.Stopped() {
+		return nil
+	}
+	return fmt.Errorf("%s: %w (process %d, by SIGSTOP or Ctrl-Z): kill -CONT %d resumes it; lsiofs umount --lazy %s removes the mount", point, errStopped, s.PID, s.PID, point)
+}
+
 // Ended waits until the process or ctx has ended, and reports whether the process has.
 func (s *Server) Ended(ctx context.Context) bool {
 	p := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
@@ -316,8 +325,8 @@ func silence(path string, waited time.Duration) error {
 		return fmt.Errorf("%s: %w for %v: its server is not visible from here and may be stopped (docker pause, SIGSTOP); lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, m.Point)
 	}
 	defer s.Close()
-	if s.Stopped() {
-		return fmt.Errorf("%s: %w (process %d, by SIGSTOP or Ctrl-Z): kill -CONT %d resumes it; lsiofs umount --lazy %s removes the mount", m.Point, errStopped, s.PID, s.PID, m.Point)
+	if err := s.StoppedError(m.Point); err != nil {
+		return err
 	}
 	return fmt.Errorf("%s: %w for %v: its server is process %d, which may be paused or overloaded; lsiofs umount --lazy %s removes the mount", m.Point, ErrSilent, waited, s.PID, m.Point)
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,6 +120,59 @@ func TestUmountNamesStoppedServerThatOthersWaitFor(t *testing.T) {
 	require.Contains(t, r.stderr, "kill -CONT "+strconv.Itoa(info.PID))
 	require.NoError(t, syscall.Kill(info.PID, syscall.SIGCONT))
 	require.NoError(t, looking.Wait())
+}
+
+// A page in the browser for a mount reads its status each second, and names a server that is
+// stopped, without asking it anything: then the mount would be busy until the server resumes.
+func TestTopThatListensDoesNotKeepAMountFromBeingUnmounted(t *testing.T) {
+	for _, stopped := range []bool{true, false} {
+		t.Run(fmt.Sprint("stopped=", stopped), func(t *testing.T) {
+			mnt, info := daemon(t, dataset(t))
+			if stopped {
+				stop(t, info.PID)
+			}
+			top := program(t, "top", "--listen", "0", "--json", mnt)
+			out, err := top.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, top.Start())
+			t.Cleanup(func() {
+				_ = top.Process.Kill()
+				_ = top.Wait()
+			})
+			var page struct{ URL string }
+			require.NoError(t, json.NewDecoder(out).Decode(&page))
+			seen := func(path, want string) {
+				t.Helper()
+				require.Eventually(t, func() bool {
+					r, err := http.Get(page.URL + path)
+					if err != nil {
+						return false
+					}
+					defer r.Body.Close()
+					body, err := io.ReadAll(r.Body)
+					return err == nil && strings.Contains(string(body), want)
+				}, patience, 10*time.Millisecond, want)
+			}
+			if stopped {
+				seen("board.json", "kill -CONT "+strconv.Itoa(info.PID))
+				seen("metrics", "} 0\n")
+			} else {
+				seen("board.json", `"verdict"`)
+				seen("metrics", "} 1\n")
+			}
+			r := umountInOwnProcess(t, mnt)
+			if stopped {
+				require.Equal(t, exit.Mount, r.code)
+				require.Contains(t, r.stderr, "unmounted "+mnt+", but its server")
+				requireUnmounted(t, mnt)
+				seen("board.json", "is not a mount of lsiofs")
+				return
+			}
+			require.Equal(t, exit.OK, r.code, r.stderr)
+			requireUnmounted(t, mnt)
+			seen("board.json", mnt+" was unmounted")
+		})
+	}
 }
 
 // doctor looks at all mounts of this machine, those of others included.

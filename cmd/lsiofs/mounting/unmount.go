@@ -55,7 +55,7 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 		defer server.Close()
 		lost = writtenFiles(m, server)
 	}
-	if err := UnmountPoint(ctx, point, o.Lazy); err != nil {
+	if err := unmountSoon(ctx, point, o.Lazy); err != nil {
 		if !errors.Is(err, unix.EBUSY) {
 			return exit.Errorf(exit.Mount, "unmount %s: %w", o.Point, err)
 		}
@@ -75,6 +75,28 @@ func Unmount(ctx context.Context, o UnmountOptions, u *terminal.UI) error {
 	}
 	u.Notef("unmounted %s", o.Point)
 	return nil
+}
+
+// How often, and for how long, a busy mount is tried again: programs such as lsiofs top and
+// exporters of metrics open a file of it for some milliseconds each second.
+const (
+	busyTries = 10
+	busyPause = 20 * time.Millisecond
+)
+
+// unmountSoon is UnmountPoint for a mount that may be busy for a moment.
+func unmountSoon(ctx context.Context, point string, lazy bool) error {
+	for try := 1; ; try++ {
+		err := UnmountPoint(ctx, point, lazy)
+		if !errors.Is(err, unix.EBUSY) || try == busyTries {
+			return err
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // busyText returns what keeps a mount busy, and what to do about it. A program whose request a

@@ -33,13 +33,15 @@ type board struct {
 	unseen int                 // number of the user's mounts beyond mountsMost
 }
 
-// watched is the known state of one mount. The board's lock guards its fields except metrics, which
-// has its own lock so that only requests for metrics wait for it.
+// watched is the known state of one mount. The board's lock guards its fields except server and
+// metrics, which have their own locks so that only requests for metrics wait for metrics.
 type watched struct {
 	latest  frame
 	message string // why there is nothing newer than latest; "" if all is well
 	samples []sample
 	stop    context.CancelFunc
+
+	server *server
 
 	metricsLock sync.Mutex
 	metrics     patientFile
@@ -109,9 +111,11 @@ func (b *board) attend(ctx context.Context, points []string, watching *sync.Wait
 			continue
 		}
 		of, stop := context.WithCancel(ctx)
-		m := &watched{stop: stop, message: "no data yet", metrics: patientFile{path: filepath.Join(point, "metrics"), patience: b.patience}}
+		w := newWatch(point)
+		w.status.patience = b.patience
+		m := &watched{stop: stop, server: w.server, message: "no data yet", metrics: patientFile{path: filepath.Join(point, "metrics"), patience: b.patience}}
 		b.mounts[point] = m
-		watching.Go(func() { b.follow(of, point, m) })
+		watching.Go(func() { b.follow(of, w, m) })
 	}
 	for point, m := range b.mounts {
 		if !there[point] {
@@ -123,9 +127,8 @@ func (b *board) attend(ctx context.Context, points []string, watching *sync.Wait
 
 // follow reads one mount's status once a second. It keeps trying after the mount is gone, because
 // it may be mounted again.
-func (b *board) follow(ctx context.Context, point string, m *watched) {
-	w := newWatch(point)
-	w.status.patience = b.patience
+func (b *board) follow(ctx context.Context, w *watch, m *watched) {
+	defer w.close()
 	for {
 		f := w.look(ctx)
 		if ctx.Err() != nil {
@@ -217,6 +220,9 @@ func (b *board) scrape(ctx context.Context) []scraped {
 		reading.Go(func() {
 			m.metricsLock.Lock()
 			defer m.metricsLock.Unlock()
+			if stopped, _ := m.server.stopped(); stopped != nil {
+				return
+			}
 			text, _, err := m.metrics.read(ctx)
 			if err == nil {
 				all[i].text = string(text)

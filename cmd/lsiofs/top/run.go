@@ -48,6 +48,7 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 		return err
 	}
 	w := newWatch(point)
+	defer w.close()
 	first := w.look(ctx)
 	if first.err != nil {
 		return w.failed(first.err)

@@ -137,6 +137,9 @@ func (f *frame) short() string {
 }
 
 func (f *frame) silence() string {
+	if f.stopped != nil {
+		return printable.Line(f.stopped.Error())
+	}
 	return printable.Line(fmt.Sprintf("%s has not answered for %s", f.point, terminal.Round(f.silent)))
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,16 +55,112 @@ func (f *patientFile) read(ctx context.Context) (b []byte, silent time.Duration,
 	}
 }
 
+// serverAgain is how long it is taken for known which process serves a mount.
+const serverAgain = 10 * time.Second
+
+// server is the process that serves a mount, as far as it can be seen from here. A stopped server
+// must not be asked anything: the mount would be busy, and could not be unmounted, until it resumes.
+type server struct {
+	point string
+
+	mu     sync.Mutex
+	mount  fs.MountEntry
+	found  *fs.Server // of mount
+	at     time.Time  // when it was looked for
+	since  time.Time  // when it was first seen to be stopped; zero if it is not
+	closed bool
+}
+
+// stopped returns an error that names the server if that is stopped, and for how long it has been
+// known to be.
+func (s *server) stopped() (err error, silent time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+	case !s.since.IsZero():
+		if m, ok := s.mounted(); !ok || m.ID != s.mount.ID {
+			s.drop()
+		}
+	case time.Since(s.at) >= serverAgain:
+		s.find()
+	}
+	if s.found != nil {
+		err = s.found.StoppedError(s.point)
+	}
+	switch {
+	case err == nil:
+		s.since = time.Time{}
+		return nil, 0
+	case s.since.IsZero():
+		s.since = time.Now()
+	}
+	return err, max(time.Since(s.since), 1)
+}
+
+// find looks for the server. s.mu is held.
+func (s *server) find() {
+	s.drop()
+	s.at = time.Now()
+	if m, ok := s.mounted(); ok {
+		s.mount, s.found = m, fs.FindServer(m)
+	}
+}
+
+// mounted returns the mount, if there is one.
+func (s *server) mounted() (m fs.MountEntry, ok bool) {
+	point, err := fs.ResolvePoint(s.point)
+	if err != nil {
+		return m, false
+	}
+	mounts, err := fs.Mounts()
+	if err != nil {
+		return m, false
+	}
+	m, ok = fs.TopMount(mounts, point)
+	return m, ok && m.Type == fs.FileSystemType
+}
+
+// drop makes the next call of stopped look for the server again. s.mu is held.
+func (s *server) drop() {
+	if s.found != nil {
+		s.found.Close()
+	}
+	s.found, s.at, s.since = nil, time.Time{}, time.Time{}
+}
+
+// forget is called when the mount is gone: another server may serve the next one there.
+func (s *server) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// close ends the use of the server. It is not looked for again.
+func (s *server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	s.closed = true
+}
+
 // watch reads the status of a mount repeatedly.
 type watch struct {
 	point   string
+	server  *server
 	status  patientFile
 	history []*fs.Status // the newest is last
+
+	first   time.Time // when the read was begun about which answers was determined
+	answers error     // the reason why a mount that has never answered does not; nil: it does, but its status takes long
 }
 
+// newWatch returns a watch, which the caller closes.
 func newWatch(point string) *watch {
-	return &watch{point: point, status: patientFile{path: filepath.Join(point, "status.json"), patience: patience}}
+	return &watch{point: point, server: &server{point: point}, status: patientFile{path: filepath.Join(point, "status.json"), patience: patience}}
 }
+
+func (w *watch) close() { w.server.close() }
 
 // frame is the known state at one time.
 type frame struct {
@@ -72,26 +169,34 @@ type frame struct {
 	// that does not answer.
 	now, before *fs.Status
 	silent      time.Duration // for how long it has not answered; 0 if it has
+	stopped     error         // if its server is stopped
 	err         error         // the reason why the watch has ended
 }
 
 // look reads the status. It returns an error if a mount that has never answered exceeds the watch's
 // patience.
 func (w *watch) look(ctx context.Context) frame {
+	if stopped, silent := w.server.stopped(); stopped != nil {
+		if len(w.history) == 0 {
+			return frame{point: w.point, err: stopped}
+		}
+		return w.silentFrame(silent, stopped)
+	}
 	b, silent, err := w.status.read(ctx)
 	switch {
 	case err != nil:
+		w.server.forget()
 		return frame{point: w.point, err: err}
 	case silent > 0 && len(w.history) == 0:
-		err := fs.Answers(ctx, w.point) // nil: the mount answers, but its status takes long
-		if err == nil {
-			err = fmt.Errorf("%s has not answered for %s", w.status.path, terminal.Round(silent))
+		if w.first != w.status.asked { // one question for each read, because each may hang
+			w.first, w.answers = w.status.asked, fs.Answers(ctx, w.point)
 		}
-		return frame{point: w.point, err: err}
+		if w.answers == nil {
+			return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.status.path, terminal.Round(silent))}
+		}
+		return frame{point: w.point, err: w.answers}
 	case silent > 0:
-		f := w.frame()
-		f.silent = silent
-		return f
+		return w.silentFrame(silent, nil)
 	}
 	s := new(fs.Status)
 	if err := json.Unmarshal(b, s); err != nil {
@@ -102,6 +207,13 @@ func (w *watch) look(ctx context.Context) frame {
 		w.history = w.history[1:]
 	}
 	return w.frame()
+}
+
+// silentFrame is the last known state of a mount that does not answer.
+func (w *watch) silentFrame(silent time.Duration, stopped error) frame {
+	f := w.frame()
+	f.silent, f.stopped = silent, stopped
+	return f
 }
 
 func (w *watch) frame() frame {
