@@ -19,6 +19,20 @@ func (w *world) start(s *Storage, off int64) (ended chan error, buf []byte) {
 	return ended, buf
 }
 
+// refusing is a disk that counts claims that another open file has.
+type refusing struct {
+	kernel
+	refused *atomic.Int64
+}
+
+func (d refusing) claim(fd int, off, n int64, locked bool) error {
+	err := d.kernel.claim(fd, off, n, locked)
+	if err == unix.EAGAIN || err == unix.EACCES {
+		d.refused.Add(1)
+	}
+	return err
+}
+
 // Two caches share a directory as two processes do: kernel locks tell their open files apart. If
 // the one that fetches fails, the other fetches.
 func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
@@ -27,7 +41,8 @@ func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
 	open := func(c *Config) { c.Clock = clock.clock() }
 	first := w.open(open)
 	below := w.below
-	second := w.open(open)
+	var refused atomic.Int64
+	second := w.open(func(c *Config) { c.Clock, c.disk = clock.clock(), refusing{refused: &refused} })
 	var fails atomic.Bool
 	below.Before = func(*storage.Read) error {
 		w.reads.Add(1)
@@ -40,13 +55,16 @@ func TestCachesSharingDirectoryReadCommonMissesOnce(t *testing.T) {
 		below.Hold()
 		a, _ = w.start(first, off)
 		below.WaitHeld(1)
+		before := refused.Load()
 		b, buf = w.start(second, off)
+		waitFor(t, func() bool { return refused.Load() > before }) // otherwise it may come when the pages are there
 		return a, b, buf
 	}
 
 	a, b, buf := both(0)
-	require.Empty(t, b, "it waits for the first")
+	early := len(b)
 	below.Release()
+	require.Zero(t, early, "it waits for the first")
 	require.NoError(t, <-a)
 	require.NoError(t, <-b)
 	require.Equal(t, w.files["0"][:1000], buf)
