@@ -1,8 +1,10 @@
 package scan
 
 import (
+	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
@@ -163,4 +166,50 @@ func TestCancelledReadsAreNotFailures(t *testing.T) {
 		sc.Scanner.mu.Unlock()
 	}
 	require.Equal(t, []string{"shard-000: bytes [0, 10): lost"}, sc.errors())
+}
+
+// arriving is a context that is cancelled at the same moment as what is waited for arrives.
+type arriving struct {
+	context.Context
+	arrive func()
+}
+
+func (c arriving) Done() <-chan struct{} {
+	c.arrive()
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (arriving) Err() error { return context.Canceled }
+
+// A call that is cancelled just when its piece has arrived keeps no memory pinned (newScanner checks
+// that all is given back). Which of the two it finds first is up to the runtime, so there are many.
+func TestCallCancelledAsItsPieceArrivesPinsNothing(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 1, Records: 64 * 32, MaxBytes: 100, SameSize: true})
+	seq := readtest.InOrder(d.Index)
+	store := readtest.OpenStorage(t, d.Dir)
+	sc := newScannerOver(t, d, 64<<20, store)
+	cancelled := 0
+	for k := uint64(0); k < uint64(len(seq)); k += 32 {
+		r := sc.Open(seq)
+		store.Hold()
+		ctx := arriving{context.Background(), func() {
+			store.Release()
+			for sc.Stats().LoadsInFlight > 0 {
+				runtime.Gosched()
+			}
+		}}
+		var l budget.Records
+		if err := r.Read(ctx, k, 1, &l); err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+			require.Empty(t, l.Records)
+			cancelled++
+		} else {
+			require.Equal(t, string(d.Records[k]), string(l.Records[0]))
+		}
+		l.Release()
+		r.Close()
+	}
+	require.Positive(t, cancelled)
 }
