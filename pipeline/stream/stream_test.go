@@ -360,3 +360,31 @@ func TestLayoutStopsWhenSourceCloses(t *testing.T) {
 	_, err := src.Set(v, nil).SizeBytes(context.Background(), 0, Data)
 	require.ErrorIs(t, err, ErrClosed)
 }
+
+// A shard may have been written again after it was indexed. A record that then has another size must
+// not shift or fill what follows it in the stream.
+func TestRecordOfAnotherSizeThanIndexedIsAnError(t *testing.T) {
+	const other = 37
+	for _, sizeBytes := range []int{199, 201, 0, 4000} {
+		indexed, stored := equalRecords(100, 200), equalRecords(100, 200)
+		stored.bytes[other] = make([]byte, sizeBytes)
+		v := defaultView(t, 0, 100)
+		want, ends := naive(indexed, v, 0)
+		records := make([]uint64, v.Count(0))
+		v.Records(0, 0, records)
+		src := newSource(indexed, stored)
+		defer src.Close()
+		h := src.Set(v, nil).Open(0, Data)
+		defer h.Close()
+		for k, record := range records {
+			begin := ends[k] - 200
+			if record != other {
+				checkRead(t, h, want[Data], begin, 200)
+				continue
+			}
+			var r Reply
+			require.ErrorContains(t, h.ReadAt(t.Context(), &r, begin, 200), fmt.Sprintf("record %d of worker 0 has %d bytes where the index says 200", k, sizeBytes))
+			require.Zero(t, r.Len())
+		}
+	}
+}
