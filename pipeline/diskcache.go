@@ -190,17 +190,47 @@ func (m *mount) keep(k read.KeptShards) (*diskcache.Shelf, error) {
 	return c.NewShelf(m.shelfConfig(k, m.fitDecoded(c, k)))
 }
 
+// dryKeep returns a dry shelf of what keep's would have. It neither opens nor creates a cache.
+func (m *mount) dryKeep(k read.KeptShards) *diskcache.Shelf {
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	c := &m.spec.Cache
+	opened := m.cache != nil || m.decoded.Load() != nil
+	if !opened && (c.Off || c.Dir == "" && !sized(c)) {
+		return nil
+	}
+	dir, err := CacheDirectory(c.Dir)
+	if err != nil {
+		return nil
+	}
+	place := m.place
+	if !opened {
+		place, err = diskcache.Survey(dir)
+		if err != nil || place.Network && c.Dir == "" {
+			return nil
+		}
+	}
+	bound, rawBytes := m.boundWith(place, k)
+	return diskcache.NewDryShelf(dir, bound, m.shelfConfig(k, rawBytes))
+}
+
 // fitDecoded gives a cache room for decoded shards, where its size is automatic, and returns
 // what others of the dataset need. It is called with m.keeping held.
 func (m *mount) fitDecoded(c *diskcache.Storage, k read.KeptShards) (rawBytes int64) {
-	p := m.place
+	bound, rawBytes := m.boundWith(m.place, k)
+	c.SetBound(bound)
+	return rawBytes
+}
+
+// boundWith returns the bound of a cache of the dataset with decoded shards, and what the rest of
+// the dataset needs of it. It is called with m.keeping held.
+func (m *mount) boundWith(p diskcache.Place, k read.KeptShards) (bound, rawBytes int64) {
 	p.DatasetBytes, p.Objects, p.OpenBytes = m.fitted.DatasetBytes, m.fitted.Objects, m.fitted.OpenBytes
 	rawBytes = p.NeedBytes()
 	p.DatasetBytes += k.AllBytes
 	p.Objects += int64(len(k.Shards))
 	p.OpenBytes += k.NeedBytes
-	c.SetBound(max(cacheSize(&m.spec.Cache).Bound(p), 1))
-	return rawBytes
+	return max(cacheSize(&m.spec.Cache).Bound(p), 1), rawBytes
 }
 
 // fillInstead lets fills leave out compressed shards whose decoded form is complete in the cache.

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"math"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -62,10 +61,7 @@ type ScanForecast struct {
 	DecodedBytes int64
 }
 
-// GatherForecast is the cost of reading exactly the records, for a reader that asks for them one
-// after the other. A mount that assembles a stream ahead of its reader sometimes reads in two
-// places at once. Its plans then begin and end at other records, so it merges slightly more or
-// fewer reads than forecast.
+// GatherForecast is the cost of reading exactly the records.
 type GatherForecast struct {
 	ReadsForecast
 	GapBytes int64 // read and discarded
@@ -86,11 +82,10 @@ type SpoolForecast struct {
 func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (f Forecast, err error) {
 	seq := workerSequence{v, w}
 	f = Forecast{Records: min(n, seq.Len())}
-	survey, shut, err := g.survey.AsRead()
+	survey, err := g.survey.AsRead()
 	if err != nil {
 		return f, err
 	}
-	defer func() { err = errors.Join(err, shut()) }()
 	choice, err := survey.Choose(g.spec.Read)
 	if err != nil {
 		return f, err

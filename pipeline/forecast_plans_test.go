@@ -142,6 +142,76 @@ func readOutOfOrder(t testing.TB, s *stream.Set, n, few int) {
 	}
 }
 
+// A plan of compressed shards that are decoded to the disk cache looks at the cache and changes
+// nothing: it makes no directory, and counts what the cache lacks.
+func TestPlansCountWhatTheDiskCacheLacks(t *testing.T) {
+	const mib = 1 << 20
+	s := spec.Default()
+	s.Dataset, s.IndexDir, s.Cache.Dir = makeShards(t, synthetic.Shape{Format: "jsonl", RecordBytes: 2000, Codec: "gz"}, 24, mib/2000), t.TempDir(), filepath.Join(readtest.DiskDir(t), "cache")
+	s.Order.Shuffle, s.Order.SizeRecords, s.Order.Lanes = spec.ShuffleReservoir, 2048, 2
+	s.MemoryBytes, s.Deal.Workers, s.SpoolDir = 4*mib, 1, readtest.DiskDir(t)
+	plan := func() StorageForecast {
+		d, err := Open(t.Context(), s, Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, d.Close()) }()
+		return forecast(t, d, 0, 1<<60).Storages[0]
+	}
+	run := func(bytes int) Status {
+		d, err := Open(t.Context(), s, Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, d.Close()) }()
+		set, err := d.Set(t.Context(), 0, nil, s.Deal)
+		require.NoError(t, err)
+		h := set.Open(0, stream.Data)
+		defer h.Close()
+		var r stream.Reply
+		for at := 0; at < bytes; at += r.Len() {
+			r.Release()
+			require.NoError(t, h.ReadAt(t.Context(), &r, int64(at), mib))
+			if r.Len() == 0 {
+				break
+			}
+		}
+		r.Release()
+		return d.Status()
+	}
+
+	x := plan()
+	require.Equal(t, spec.ReadSpool, x.Strategy, x.Reason)
+	require.EqualValues(t, 24, x.Spool.Shards)
+	require.NoDirExists(t, s.Cache.Dir)
+
+	begun := run(mib).Fetch.Spool.Decoded
+	require.Positive(t, begun)
+	require.Less(t, begun, uint64(24))
+	before := treeOf(t, s.Cache.Dir)
+	x = plan()
+	require.Equal(t, before, treeOf(t, s.Cache.Dir))
+	require.Equal(t, spec.ReadSpool, x.Strategy, x.Reason)
+	rest := run(1 << 30).Fetch
+	require.Equal(t, rest.Spool.Decoded, x.Spool.Shards)
+	require.InEpsilon(t, rest.DecodedBytes, x.Spool.DecodedBytes, 0.01)
+
+	before = treeOf(t, s.Cache.Dir)
+	x = plan()
+	require.Equal(t, before, treeOf(t, s.Cache.Dir))
+	require.NotEqual(t, spec.ReadSpool, x.Strategy, x.Reason)
+	require.Contains(t, x.Reason, "in the disk cache, decoded")
+	require.Zero(t, x.Scan.Compressed)
+}
+
+// treeOf returns the names of what is below a directory, with sizes and times of changes.
+func treeOf(t *testing.T, dir string) (all []string) {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		require.NoError(t, err)
+		x, err := e.Info()
+		require.NoError(t, err)
+		all = append(all, fmt.Sprint(path, x.Size(), x.ModTime()))
+		return nil
+	}))
+	return all
+}
+
 // What is mapped, where the page cache holds a dataset, is what a plan says is read.
 func TestPlansAreWhatIsMapped(t *testing.T) {
 	s := spec.Default()

@@ -35,12 +35,14 @@ below it.
   gather  reads only the records, neighbouring ones together, and keeps nothing; not
           possible for compressed shards, which have to be decoded in order
   spool   decodes each compressed shard that does not fit in memory once, to a file;
-          reads from that file are not counted
+          reads from that file are not counted, nor are shards that the disk cache has
+          decoded already
 
 The figures come from a dry run: the code that a mount reads with goes through the
-records, with the same --memory, but no bytes are read. They are exact if memory holds
-the records that wait for their turn. If it does not, they depend on which of several
-reads ends first, and are usually within a tenth of what happens. For more than a million
+records, with the same --memory, but no bytes are read. They are exact for gather, and
+for the others if memory holds the records that wait for their turn. If it does not, they
+depend on when reads end and decoders run, and are usually within a tenth of what happens
+(compressed shards that are decoded again and again: within a half). For more than a million
 records, the first million are counted and the rest is extrapolated; the plan then says
 so. The figures assume that memory and the page cache are empty and that there are no
 other readers. Reads ahead for later records are not included.

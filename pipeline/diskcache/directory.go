@@ -59,18 +59,48 @@ func openDirectory(d disk, path string, log *slog.Logger) (*directory, error) {
 	return c, nil
 }
 
-// enter checks that the directory is a cache's, and opens its store.
-func (c *directory) enter() error {
-	root, err := c.disk.open(unix.AT_FDCWD, c.path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err == unix.ENOTDIR || err == unix.ELOOP {
-		return fmt.Errorf("it is not a directory (links are not followed): %w", errTrust)
-	} else if err != nil {
-		return fmt.Errorf("open: %w", err)
+// lookAt opens a cache's directory to look at it: it writes nothing, and there may be no store yet
+// (store is -1). Errors are those of openDirectory, and unix.ENOENT if it is no cache yet.
+func lookAt(d disk, path string) (*directory, error) {
+	c := &directory{disk: d, path: path, store: -1, owner: uint32(os.Geteuid())}
+	root, err := c.openRoot()
+	if err != nil {
+		return nil, err
 	}
 	defer c.disk.close(root)
+	if claimed, err := c.isClaimed(root); err != nil {
+		return nil, err
+	} else if !claimed {
+		return nil, unix.ENOENT
+	}
+	if c.store, err = c.subdirectory(root, storeName, false); err != nil && err != unix.ENOENT {
+		return nil, fmt.Errorf("%s: %w", storeName, err)
+	}
+	return c, nil
+}
+
+// openRoot opens the directory, and checks that it may be used.
+func (c *directory) openRoot() (int, error) {
+	root, err := c.disk.open(unix.AT_FDCWD, c.path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.ENOTDIR || err == unix.ELOOP {
+		return -1, fmt.Errorf("it is not a directory (links are not followed): %w", errTrust)
+	} else if err != nil {
+		return -1, fmt.Errorf("open: %w", err)
+	}
 	if err := c.trust(root); err != nil {
+		c.disk.close(root)
+		return -1, err
+	}
+	return root, nil
+}
+
+// enter checks that the directory is a cache's, and opens its store.
+func (c *directory) enter() error {
+	root, err := c.openRoot()
+	if err != nil {
 		return err
 	}
+	defer c.disk.close(root)
 	// Processes that create it at the same time do so one after the other, except on file systems
 	// without such locks.
 	_ = c.disk.lock(root, unix.LOCK_EX)
@@ -103,26 +133,33 @@ func (c *directory) trust(fd int) error {
 	return nil
 }
 
+// isClaimed reports whether a directory is a cache's: false if it has no tag, or an empty one. It is
+// an error if it is another program's.
+func (c *directory) isClaimed(root int) (bool, error) {
+	tag, err := c.disk.open(root, tagName, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err == unix.ENOENT {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("%s: %w", tagName, err)
+	}
+	defer c.disk.close(tag)
+	text := make([]byte, len(tagText))
+	n, err := c.disk.read(tag, text, 0)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", tagName, err)
+	}
+	if !bytes.HasPrefix(text[:n], []byte(tagMine)) && n > 0 {
+		return false, fmt.Errorf("it is another program's cache: %w", errTrust)
+	}
+	return n > 0, nil
+}
+
 // claim checks that a directory is a cache's. It makes an empty one a cache's.
 func (c *directory) claim(root int) error {
-	tag, err := c.disk.open(root, tagName, unix.O_RDONLY|unix.O_NONBLOCK)
-	if err == nil {
-		defer c.disk.close(tag)
-		text := make([]byte, len(tagText))
-		n, err := c.disk.read(tag, text, 0)
-		if err != nil {
-			return fmt.Errorf("%s: %w", tagName, err)
-		}
-		if !bytes.HasPrefix(text[:n], []byte(tagMine)) && n > 0 {
-			return fmt.Errorf("it is another program's cache: %w", errTrust)
-		}
-		if n > 0 {
-			return nil
-		}
-	} else if err != unix.ENOENT {
-		return fmt.Errorf("%s: %w", tagName, err)
+	if claimed, err := c.isClaimed(root); err != nil || claimed {
+		return err
 	}
-	err = c.disk.names(root, func(name string) error {
+	err := c.disk.names(root, func(name string) error {
 		if name == tagName {
 			return nil // a process was killed before it could write the tag
 		}
@@ -131,7 +168,8 @@ func (c *directory) claim(root int) error {
 	if err != nil {
 		return err
 	}
-	if tag, err = c.disk.open(root, tagName, unix.O_WRONLY|unix.O_CREAT); err != nil {
+	tag, err := c.disk.open(root, tagName, unix.O_WRONLY|unix.O_CREAT)
+	if err != nil {
 		return fmt.Errorf("%s: %w", tagName, err)
 	}
 	defer c.disk.close(tag)
@@ -179,7 +217,11 @@ func (c *directory) tryPunching() (bool, error) {
 	return c.disk.punch(fd, 0, pageBytes) == nil, nil
 }
 
-func (c *directory) close() { c.disk.close(c.store) }
+func (c *directory) close() {
+	if c.store >= 0 {
+		c.disk.close(c.store)
+	}
+}
 
 // space is the size of a file system and what is free for this user, in bytes.
 type space struct{ total, free int64 }

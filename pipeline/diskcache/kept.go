@@ -45,12 +45,10 @@ type ShelfConfig struct {
 // they outlive the mount and are shared with others. It sets aside room for NeedBytes. It fails if
 // the bound is less than that, or if a shard has no identity.
 func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
-	room := func(bytes int64) int64 {
-		return bytes + bytes/(pageBytes/sumBytes) + int64(len(c.Shards))*(headerBytes+2*pageBytes)
-	}
 	bound := s.room.goodBytes()
-	if bound < room(c.NeedBytes) {
-		return nil, fmt.Errorf("--cache-size (%d bytes) is less than the %d bytes of decoded shards that the order needs at a time", bound, room(c.NeedBytes))
+	most := c.mostBytes(bound)
+	if most == 0 {
+		return nil, fmt.Errorf("--cache-size (%d bytes) is less than the %d bytes of decoded shards that the order needs at a time", bound, c.roomFor(c.NeedBytes))
 	}
 	for _, shard := range c.Shards {
 		id, ok := c.Identify(shard)
@@ -61,12 +59,25 @@ func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
 		s.mine[keyOf(id, c.DecodedBytes(shard))] = struct{}{}
 		s.mu.Unlock()
 	}
-	a := &keptArena{s: s, most: max(room(c.NeedBytes), min(room(c.AllBytes), bound-c.RawBytes)), mostFiles: max(1, s.config.MaxFiles/2)}
+	a := &keptArena{s: s, most: most, mostFiles: max(1, s.config.MaxFiles/2)}
 	a.removed.L = &a.mu
 	a.setAside(a.most)
 	shelf := newShelf(a, c.MostTableBytes, s.config.Engine)
 	shelf.identify = c.Identify
 	return shelf, nil
+}
+
+// roomFor returns the room that decoded shards of that many bytes take.
+func (c *ShelfConfig) roomFor(bytes int64) int64 {
+	return bytes + bytes/(pageBytes/sumBytes) + int64(len(c.Shards))*(headerBytes+2*pageBytes)
+}
+
+// mostBytes returns the room of a shelf in a cache with that bound, 0 if that is too little.
+func (c *ShelfConfig) mostBytes(bound int64) int64 {
+	if need := c.roomFor(c.NeedBytes); bound >= need {
+		return max(need, min(c.roomFor(c.AllBytes), bound-c.RawBytes))
+	}
+	return 0
 }
 
 // keptArena is an arena in a cache's directory.

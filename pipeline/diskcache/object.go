@@ -254,7 +254,12 @@ var errDamaged = errors.New("damaged")
 
 // openFile opens a file that must be a regular one of this user, of that many bytes.
 func (c *directory) openFile(folder int, name string, sizeBytes int64) (int, error) {
-	fd, err := c.disk.open(folder, name, unix.O_RDWR)
+	return c.openFileTo(unix.O_RDWR, folder, name, sizeBytes)
+}
+
+// openFileTo is openFile with unix.O_RDWR or unix.O_RDONLY.
+func (c *directory) openFileTo(flags, folder int, name string, sizeBytes int64) (int, error) {
+	fd, err := c.disk.open(folder, name, flags)
 	switch err {
 	case nil:
 	case unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.EACCES, unix.EPERM: // a link, a directory, a socket, another user's

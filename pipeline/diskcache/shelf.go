@@ -26,7 +26,7 @@ type Shelf struct {
 	tables     int64
 	scratch    *buffers
 	checkers   *workers
-	dry        bool // see NewDrySpool
+	dry        bool // see NewDrySpool and NewDryShelf
 }
 
 // arena is file space for decoded shards.
@@ -233,6 +233,9 @@ func (d *Decoded) Restart() { d.at, d.late = 0, d.late[:0] }
 func (d *Decoded) whole() (bool, error) {
 	if !d.shelf.arena.keeps() {
 		return false, nil
+	}
+	if d.shelf.dry {
+		return d.ground.open()
 	}
 	d.at = 0
 	there, err := d.Look()

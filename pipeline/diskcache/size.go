@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -148,11 +147,14 @@ func Survey(dir string) (Place, error) {
 	if _, err := (kernel{}).statAt(unix.AT_FDCWD, filepath.Join(absolute, tagName)); errors.Is(err, fs.ErrNotExist) {
 		return p, nil // it is empty, or will be refused when it is opened
 	}
-	c, err := openDirectory(kernel{}, absolute, slog.New(slog.DiscardHandler))
+	c, err := lookAt(kernel{}, absolute)
 	if err != nil {
-		return Place{}, err
+		return Place{}, fmt.Errorf("cache directory %s: %w", absolute, err)
 	}
 	defer c.close()
+	if c.store < 0 {
+		return p, nil
+	}
 	err = c.files(func(f file) error {
 		p.CacheBytes += f.blocks
 		return nil

@@ -101,7 +101,12 @@ func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
 	d.storage.atOnce = how.Strategy == spec.ReadGather
 	var shelf *diskcache.Shelf
 	if how.Spooled != nil {
-		shelf = diskcache.NewDrySpool(how.SpoolBytes, o.MemoryBytes/spoolTablesPart)
+		if o.Spool.DryKeep != nil {
+			shelf = o.Spool.DryKeep(s.keptShards(&how))
+		}
+		if shelf == nil {
+			shelf = diskcache.NewDrySpool(how.SpoolBytes, o.MemoryBytes/spoolTablesPart)
+		}
 	}
 	if err := d.startRoom(shelf); err != nil {
 		if shelf != nil {

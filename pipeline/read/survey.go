@@ -100,48 +100,79 @@ const plainReason = "the compressed shards are in the disk cache, decoded"
 
 // AsRead returns the survey of the dataset as a fetcher would read it now: if all shards are
 // compressed, and whole in the disk cache, decoded, they are read from there as uncompressed ones;
-// else it returns s. Until close is called the cache keeps them.
-func (s *Survey) AsRead() (v *Survey, close func() error, err error) {
-	v, plain, err := s.fromCache(s.o.Spool.MaxBytes)
-	if plain == nil {
-		return s, func() error { return nil }, err
+// else it returns s. It only looks at the cache, so it is for forecasts.
+func (s *Survey) AsRead() (*Survey, error) {
+	all := s.allCompressed()
+	if all == nil || s.o.Spool.DryKeep == nil {
+		return s, nil
 	}
-	return v, plain.Close, nil
+	shelf := s.o.Spool.DryKeep(s.keptShards(all))
+	if shelf == nil {
+		return s, nil
+	}
+	for i := range s.o.Index.Shards() {
+		if all.Spools(i) && !shelf.Has(i) {
+			return s, shelf.Close()
+		}
+	}
+	v, err := s.plainSurvey(func(shard int) storage.Object {
+		x := s.o.Index.Shard(shard)
+		o := x.Object
+		o.SizeBytes = x.DecodedBytes
+		return o
+	}, new(dryStorage), s.o.Spool.MaxBytes)
+	return v, errors.Join(err, shelf.Close())
 }
 
-// fromCache returns the survey of the shards in the disk cache, for a spool of at most that many
-// bytes, and the storage that has them; nil if they are not read from there.
-func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, error) {
-	if s.o.Spool.Plain == nil || s.o.Read != spec.ReadAuto {
-		return nil, nil, nil
+// allCompressed returns a choice that spools all shards, if all are compressed and may be read from
+// the disk cache; else nil.
+func (s *Survey) allCompressed() *Choice {
+	if s.o.Read != spec.ReadAuto {
+		return nil
 	}
-	all := Choice{Spooled: make([]uint64, (s.o.Index.Shards()+63)/64)}
-	some := false
+	all, some := &Choice{Spooled: make([]uint64, (s.o.Index.Shards()+63)/64)}, false
 	for i := range s.o.Index.Shards() {
 		if x := s.o.Index.Shard(i); x.Records > 0 {
 			if x.Codec == nil {
-				return nil, nil, nil
+				return nil
 			}
 			all.Spooled[i/64] |= 1 << (i % 64)
 			some = true
 		}
 	}
 	if !some {
+		return nil
+	}
+	return all
+}
+
+// plainSurvey returns the survey of the shards as uncompressed objects of a storage, for a spool of
+// at most that many bytes.
+func (s *Survey) plainSurvey(object func(shard int) storage.Object, from storage.Storage, maxSpoolBytes int64) (*Survey, error) {
+	v := &Survey{o: s.o, plain: true}
+	v.o.SetInput(plainIndex{s.o.Index, object}, from)
+	if choose.AtService(s.o.Profile.Kind) {
+		v.o.Profile = storage.DefaultProfile(storage.KindVirtual) // a local disk
+	}
+	return v, v.look(maxSpoolBytes)
+}
+
+// fromCache returns the survey of the shards in the disk cache, for a spool of at most that many
+// bytes, and the storage that has them; nil if they are not read from there.
+func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, error) {
+	all := s.allCompressed()
+	if all == nil || s.o.Spool.Plain == nil {
 		return nil, nil, nil
 	}
 	raw := s.o
-	plain, err := raw.Spool.Plain(s.keptShards(&all), func(shard int, write func([]byte) error) error {
+	plain, err := raw.Spool.Plain(s.keptShards(all), func(shard int, write func([]byte) error) error {
 		return decodeWhole(raw, shard, write)
 	})
 	if err != nil || plain == nil {
 		return nil, nil, nil // they are decoded again
 	}
-	v := &Survey{o: raw, plain: true}
-	v.o.SetInput(plainIndex{raw.Index, plain}, plain)
-	if choose.AtService(raw.Profile.Kind) {
-		v.o.Profile = storage.DefaultProfile(storage.KindVirtual) // a local disk
-	}
-	if err := v.look(maxSpoolBytes); err != nil {
+	v, err := s.plainSurvey(plain.Object, plain, maxSpoolBytes)
+	if err != nil {
 		return nil, nil, errors.Join(err, plain.Close())
 	}
 	return v, plain, nil
@@ -150,7 +181,7 @@ func (s *Survey) fromCache(maxSpoolBytes int64) (*Survey, *diskcache.Plain, erro
 // plainIndex is an index of compressed shards that are decoded in a disk cache.
 type plainIndex struct {
 	chunkmap.Index
-	plain *diskcache.Plain
+	object func(shard int) storage.Object
 }
 
 // Shard returns a shard as it is in the cache.
@@ -159,7 +190,7 @@ func (x plainIndex) Shard(i int) catalog.Shard {
 	if s.Codec == nil || s.Records == 0 {
 		return s
 	}
-	s.Object, s.Codec, s.Parts, s.Points = x.plain.Object(i), nil, false, 0
+	s.Object, s.Codec, s.Parts, s.Points = x.object(i), nil, false, 0
 	return s
 }
 

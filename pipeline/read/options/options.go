@@ -120,6 +120,9 @@ type Spool struct {
 	// Keep, if set, returns a shelf in a disk cache, where decoded shards outlive the fetcher, or
 	// nil and no error if there is no cache. Dir and MaxBytes are used if it returns no shelf.
 	Keep func(KeptShards) (*diskcache.Shelf, error)
+	// DryKeep, if set, returns a dry shelf like Keep's, which has what the disk cache has now, or nil
+	// if Keep would return none. It creates nothing.
+	DryKeep func(KeptShards) *diskcache.Shelf
 	// Plain, if set, presents the shards as uncompressed objects if the disk cache holds all of
 	// them whole, and returns nil otherwise. decode restores data that the cache loses.
 	Plain func(k KeptShards, decode func(shard int, write func([]byte) error) error) (*diskcache.Plain, error)
