@@ -116,8 +116,10 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	if err == nil && m.files == nil {
 		err = errors.New("the snapshots did not open the dataset's storage")
 	}
-	if latest, any := s.Latest(); err == nil && m.spec.Grow.Latest && any {
-		m.spec.Epoch = latest
+	if err == nil && m.spec.Grow.Latest {
+		if latest, any := s.Latest(); any {
+			m.spec.Epoch = latest
+		}
 	}
 	switch o := &m.options; {
 	case err != nil:
@@ -137,8 +139,11 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 func orTheNext(err error, s snapshots) error {
 	_, lacking := errors.AsType[*catalog.LackingError](err)
 	_, differs := errors.AsType[*catalog.DiffersError](err)
+	if !lacking && !differs {
+		return err
+	}
 	latest, any := s.Latest()
-	if !lacking && !differs || !any {
+	if !any {
 		return err
 	}
 	return fmt.Errorf("%w; if it was deleted or replaced, start the next epoch, which has the shards that exist now: --epoch %d", err, latest+1)

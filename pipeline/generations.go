@@ -49,9 +49,9 @@ var errClosedDataset = errors.New("the dataset is closed")
 // epochs is asked for, by a goroutine that continues even if the caller stops waiting. It is closed
 // when it has been unused for a while, or when too many others were used later:
 //
-//	                    ┌─ uses > 0: files, calls of sets, callers of hold
-//	hold ──► opening ──► open ──► unused: up to 4, for 10 minutes ──► retired, closed
-//	                    └─ current: the epoch begun last
+//	                       ┌─ uses > 0: files, calls of sets, callers of acquire
+//	acquire ──► opening ──► open ──► unused: up to 4, for 10 minutes ──► retired, closed
+//	                       └─ current: the epoch begun last
 //
 // Epochs of the same files share a generation. Equal snapshots are not enough: a snapshot's text
 // has only the name and figures of a shard, and the file may have been replaced since. It is safe
@@ -222,7 +222,7 @@ func (g *generation) Enter() bool {
 	return true
 }
 
-// Leave implements stream.Guard, and releases what hold has held.
+// Leave implements stream.Guard, and releases what acquire took.
 func (g *generation) Leave() {
 	g.home.mu.Lock()
 	defer g.home.mu.Unlock()

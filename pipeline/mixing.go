@@ -53,7 +53,7 @@ type mixedSource struct {
 	part    *order.Part
 }
 
-// openMixture is openCatalog for a mixture.
+// openMixture is openCatalog for a mixture. With an error, nothing is left open.
 func (g *generation) openMixture(ctx context.Context) (shut func() error, err error) {
 	x := &mixing{sources: make([]mixedSource, len(g.mount.sources))}
 	defer func() {
@@ -62,6 +62,9 @@ func (g *generation) openMixture(ctx context.Context) (shut func() error, err er
 				err = errors.Join(err, c.Close())
 				x.sources[i].catalog = nil
 			}
+		}
+		if err != nil && shut != nil {
+			err, shut = errors.Join(err, shut()), nil
 		}
 	}()
 	for i := range x.sources {

@@ -1,6 +1,7 @@
 package uring
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -20,8 +21,8 @@ var pageBytes = int64(os.Getpagesize())
 // collector does not scan it, and GOMEMLIMIT does not count it.
 //
 // It is aligned to pages. With nBytes of at least HugePageBytes it is aligned to HugePageBytes, and
-// Map asks the kernel for huge pages. If nBytes is a multiple of HugePageBytes, all pages are huge.
-// Pages are allocated when first written to.
+// Map asks the kernel for huge pages, which it may refuse. If nBytes is a multiple of HugePageBytes,
+// all pages can be huge. Pages are allocated when first written to.
 //
 // The memory belongs to the caller until Unmap. All reads into it must have ended before Unmap is
 // called. Map may be called concurrently.
@@ -46,10 +47,10 @@ func Map(nBytes int) ([]byte, error) {
 	before := -uintptr(raw) & (HugePageBytes - 1)
 	p := unsafe.Add(raw, before)
 	if err := trim(raw, before); err != nil {
-		return nil, err
+		return nil, errors.Join(err, trim(raw, uintptr(size+HugePageBytes)))
 	}
 	if err := trim(unsafe.Add(p, size), HugePageBytes-before); err != nil {
-		return nil, err
+		return nil, errors.Join(err, trim(p, uintptr(size)+HugePageBytes-before))
 	}
 	b := unsafe.Slice((*byte)(p), nBytes)
 	// Best effort: a kernel without transparent huge pages refuses.
@@ -83,7 +84,7 @@ func trim(p unsafe.Pointer, size uintptr) error {
 		return nil
 	}
 	if err := unix.MunmapPtr(p, size); err != nil {
-		return fmt.Errorf("unmap %d bytes around an aligned mapping: %w", size, err)
+		return fmt.Errorf("unmap %d bytes of memory: %w", size, err)
 	}
 	return nil
 }

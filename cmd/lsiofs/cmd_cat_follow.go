@@ -142,8 +142,7 @@ func (f *follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
 	if err != nil {
 		return 0, exit.With(exit.Dataset, err)
 	}
-	_, err = f.out.Write(renamed)
-	return end, err
+	return end, newSliceWriter(f.out).write([][]byte{renamed})
 }
 
 // readAll reads the bytes [from, to) of a file.

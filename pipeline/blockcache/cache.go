@@ -18,7 +18,9 @@ type Cache[K comparable] struct {
 	uses   uint64 // number of uses so far, the clock of Block.used
 	wanted int    // total length of next of all blocks
 	pinned int    // number of blocks that have users
-	closed bool
+	// pinnedBytes is the size of these blocks. Their slabs may be larger.
+	pinnedBytes int64
+	closed      bool
 }
 
 // Block is a block that is in memory or is wanted. It belongs to its Cache.
@@ -91,7 +93,8 @@ func (c *Cache[K]) Release(b *Block[K]) {
 
 // Fill returns a pinned block of that size for the caller to fill and to pass to Filled. It returns
 // nil if another caller fills it or it is in memory, if it is not worth keeping, or if there is no
-// room: all other blocks are pinned or wanted sooner, or it is larger than the cache.
+// room: it is larger than what pinned blocks leave of the cache, or the block to evict next is
+// wanted sooner or shares its slab with a pinned one.
 func (c *Cache[K]) Fill(k K, sizeBytes int64) *Block[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +118,7 @@ func (c *Cache[K]) Fill(k K, sizeBytes int64) *Block[K] {
 		return nil
 	}
 	b.slot.of, b.users = b, 1
-	c.pinned++
+	c.pin(b)
 	c.blocks[k] = b
 	return b
 }
@@ -129,11 +132,18 @@ func (c *Cache[K]) Filled(b *Block[K], right bool) {
 	c.release(b)
 }
 
+// pin counts a block that now has users. It is called with mu held.
+func (c *Cache[K]) pin(b *Block[K]) {
+	c.pinned++
+	c.pinnedBytes += int64(len(b.slot.Bytes))
+}
+
 // release undoes one pin. It is called with mu held.
 func (c *Cache[K]) release(b *Block[K]) {
 	if b.users--; b.users > 0 {
 		return
 	}
+	c.pinnedBytes -= int64(len(b.slot.Bytes))
 	if c.pinned--; c.pinned == 0 {
 		c.unused.Broadcast()
 	}
@@ -147,9 +157,12 @@ func (c *Cache[K]) release(b *Block[K]) {
 	c.shrink()
 }
 
-// room returns a slot, if need be by evicting blocks that are wanted later than due. It is called
-// with mu held.
+// room returns a slot, if need be by evicting blocks that are wanted later than due, and none of
+// them for a block that would not fit then. It is called with mu held.
 func (c *Cache[K]) room(sizeBytes int64, due uint64) *Slot {
+	if sizeBytes > c.arena.BoundBytes()-c.pinnedBytes {
+		return nil
+	}
 	for {
 		if x, _ := c.arena.Take(sizeBytes, false); x != nil { // if the kernel has no memory, the cache uses what it has
 			return x
@@ -168,8 +181,8 @@ func (c *Cache[K]) room(sizeBytes int64, due uint64) *Slot {
 	}
 }
 
-// evictAround evicts a block, and all others of its slab, so that this can be unmapped. It returns
-// false if one of them is pinned.
+// evictAround evicts a block, and all others of its slab, so that this can be unmapped, even if they
+// are wanted sooner. It returns false if one of them is pinned.
 func (c *Cache[K]) evictAround(b *Block[K]) bool {
 	s := b.slot.slab
 	if s == nil {
@@ -248,7 +261,7 @@ func (l Locked[K]) Get(k K, users int) *Block[K] {
 		return nil
 	}
 	if b.users == 0 {
-		l.c.pinned++
+		l.c.pin(b)
 	}
 	b.users += users
 	if b.at >= 0 {

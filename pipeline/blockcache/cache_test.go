@@ -321,6 +321,35 @@ func TestNoOtherChoiceFillsLessWithKnownFuture(t *testing.T) {
 	}
 }
 
+// No block is evicted for one that would not fit even then.
+func TestBlockThatDoesNotFitEvictsNothing(t *testing.T) {
+	const small, large, bound = 64 << 10, 3 << 20, 4 << 20
+	c := New[sizeAndNumber](bound)
+	defer c.Close()
+	for i := range int64(8) {
+		b := c.Fill(sizeAndNumber{small, i}, small)
+		require.NotNil(t, b)
+		c.Filled(b, true)
+	}
+	require.Nil(t, c.Fill(sizeAndNumber{bound + 1, 0}, bound+1), "larger than the cache")
+	require.Equal(t, 8, c.Stats().Blocks)
+	var pinned []*Block[sizeAndNumber]
+	for i := range int64(bound / 2 / small) {
+		b := c.Fill(sizeAndNumber{small, 100 + i}, small)
+		require.NotNil(t, b)
+		pinned = append(pinned, b)
+	}
+	before := c.Stats().Blocks
+	require.Nil(t, c.Fill(sizeAndNumber{large, 0}, large), "larger than what pinned blocks leave")
+	require.Equal(t, before, c.Stats().Blocks)
+	for _, b := range pinned {
+		c.Filled(b, true)
+	}
+	b := c.Fill(sizeAndNumber{large, 0}, large)
+	require.NotNil(t, b)
+	c.Filled(b, true)
+}
+
 // If nothing is known about what is wanted, one large block makes room among small ones, and the
 // other way round.
 func TestBlocksOfOneSizeMakeSpaceForOtherSizes(t *testing.T) {

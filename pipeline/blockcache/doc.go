@@ -28,8 +28,9 @@
 //
 // A position is a point of time in the future: the lower, the sooner. If callers announce at which
 // positions blocks will be wanted (Want, Passed), a block is kept as long as it is wanted, and
-// among those, the ones wanted soonest stay: no other choice fills less (L. A. Belady, A study of
-// replacement algorithms for a virtual-storage computer, IBM Systems Journal 5.2, 1966). Then Fill
+// among those, the ones wanted soonest stay: with blocks of one size, no other choice fills less
+// (L. A. Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems
+// Journal 5.2, 1966). Then Fill
 // returns nil for a block that is not wanted: the caller fills memory of its own, which stays in the
 // CPU cache. If nothing is announced, the most recently used blocks stay.
 //

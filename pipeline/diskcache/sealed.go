@@ -328,7 +328,7 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	})
 }
 
-// refusal tells that an object is not mapped, on another goroutine than the asker's.
+// refusal reports, on another goroutine than the caller's, that an object is not mapped.
 type refusal struct {
 	s      *Storage
 	object storage.Object
@@ -349,7 +349,7 @@ func mapError(o storage.Object, err error) error {
 	return &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
 }
 
-// refusal reports, on another goroutine than the caller's, that an object is not mapped.
+// Evictions implements storage.Mapper.
 func (s *Storage) Evictions() uint64 { return s.seals.files.Evictions() }
 
 // Breaks implements storage.Leaser. There are no leases: every mount that has an object open may

@@ -104,6 +104,6 @@
 // for no lock that another fetcher may hold while it asks. So it may ask with any of the locks
 // above held.
 //
-// Fetcher.mu guards only the list of failures. Returning records that are in memory takes no lock
+// Fetcher.mu guards the list of failures, and whether the fetcher is closed. Returning records that are in memory takes no lock
 // but the reader's own.
 package read

@@ -43,7 +43,7 @@ func (s *Survey) NewFetcher() (*Fetcher, error) {
 	f := &Fetcher{Survey: *s, share: s.o.Memory.Share(), told: s.o.Note}
 	f.o.Note, f.o.Ask = f.note, f.share.Ask
 	if err := f.start(); err != nil {
-		f.share.Leave()
+		f.leave()
 		return nil, err
 	}
 	return f, nil

@@ -41,7 +41,7 @@ type RetryStats struct {
 //
 //	Submit ──► wrapped storage ──► transient error? ──wait──► again, or give up ──► Done
 //
-// Nothing else waits between attempts at a read. The storages below report what happened, and at
+// Nothing else waits between attempts to read a file. The storages below report what happened, and at
 // most try once more immediately. (There is one exception: to open a file, package fileset waits up
 // to a second for a free descriptor, because it also lists.)
 //

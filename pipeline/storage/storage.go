@@ -100,7 +100,9 @@ type Storage interface {
 
 // Compare compares an object as it is now with the listed one. It returns an error that wraps
 // ErrChanged and states how they differ, or nil. It compares sizes, modification times, and inode
-// numbers if the listing has them.
+// numbers if the listing has them. It does not compare change times: hard links and chmod change
+// these too. So a file that is rewritten in place and given its old modification time is noticed
+// only when it is indexed again.
 func Compare(listed, now Object) error {
 	switch {
 	case now.SizeBytes != listed.SizeBytes:

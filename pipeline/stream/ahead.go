@@ -233,8 +233,8 @@ func (h *Handle) endAhead() {
 	if cancel != nil {
 		cancel()
 		h.fillers.Wait()
-		h.set.source.holders.remove(h)
 	}
+	h.set.source.holders.remove(h) // it may be listed without ever having got a block
 }
 
 // giveUp drops the blocks of a handle that is not being read. It returns false if the handle is in

@@ -352,6 +352,20 @@ func TestBlocksAreBoundedForAnyNumberOfStoppedReaders(t *testing.T) {
 	require.Empty(t, src.holders.list)
 }
 
+// A handle is listed before it gets its first block, and may never get one.
+func TestClosedHandleThatGotNoBlockIsNotListed(t *testing.T) {
+	src, set, file := readAheadOf(t, 2000, 5000)
+	src.holders.blocks.Add(maxBlocks) // others have them all
+	defer src.holders.blocks.Add(-maxBlocks)
+	h := set.Open(0, Data)
+	for i := range int64(40) {
+		checkRead(t, h, file, i*100_000, 100_000)
+	}
+	require.Len(t, src.holders.list, 1)
+	h.Close()
+	require.Empty(t, src.holders.list)
+}
+
 func TestConcurrentReadersAreNotCopiedAheadOf(t *testing.T) {
 	src, set, file := readAheadOf(t, 2000, 5000)
 	var handles [4]*Handle

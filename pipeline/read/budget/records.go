@@ -74,8 +74,8 @@ func (l *Records) Fault() error {
 // Pinned returns how many stretches of memory l pins. It is for readers, as are Hold and Keep.
 func (l *Records) Pinned() int { return len(l.pins) }
 
-// Hold pins memory until Release. It returns false if the memory is dead, or if more than limit
-// stretches would then have been pinned from the from-th on.
+// Hold pins memory until Release, unless a stretch from the from-th on is a pin of it already. It
+// returns false if the memory is dead, or if limit stretches from the from-th on are pinned.
 func (l *Records) Hold(p *Pins, from, limit int) bool {
 	for i := len(l.pins) - 1; i >= from; i-- {
 		if l.pins[i] == p {

@@ -2,7 +2,7 @@
 // many requests at a time, retries failed ones, and checks each answer, so that a reader gets the
 // right bytes or an error.
 //
-//	cached, fetch ──Submit, Plan, Fill──► Storage ──Open──► Source: web, s3
+//	diskcache, read ──Submit, Hints, Fill──► Storage ──Open──► Source: web, s3
 //	                                      │ rank    which read is next: what a reader waits for,
 //	                                      │         what it will need, what is only filled
 //	                                      │ slots   how many requests are running
@@ -20,6 +20,6 @@
 // it broke. Errors that the engine returns are final: no other layer retries them. They contain no
 // user name, query or signature of a URL.
 //
-// check, history.next, backoff, pace, slots, budget, plans and fingerprint are plain
-// functions of values. Requests are made in exchange and ask alone.
+// check, history.next, backoff, pace, slots, budget, plans and fingerprint work on values alone: they
+// make no requests. Only exchange and ask make them.
 package remote
