@@ -17,17 +17,23 @@
 //	part       the records that a split selects; only these are in the order
 //	epoch      one pass over the part
 //	rank       a record's position in the part, 0 … T-1; T is the number of records of an epoch
-//	lane       one of L slices of the permuted chunks, each shuffled by a reservoir of its own:
-//	           draw a random record, put the next one in its place
-//	group      L/K lanes that take turns; there are K groups
+//	lane       one of the L equal slices of the permuted chunks (L is the number of lanes), each
+//	           shuffled by a reservoir of its own: draw a random record, put the next one in its
+//	           place
+//	group      L/K lanes that take turns; K is the number of groups
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
 //	worker     one reader; the records of worker w are one stream
 //	view       G′ as it is assigned to workers
 //
-// Words of one package are explained in its package comment. Two are used everywhere: a piece is a
-// run of consecutive records of a shard that is read as one, as a chunk is permuted as one, and a
-// mount (of package pipeline) is everything that lives as long as a dataset is open.
+// Words of one package are explained in its package comment. Some are used everywhere:
+//
+//	piece      what is read at once: usually a chunk, as that is what the order permutes
+//	fetcher    reads the records of one set of shards, for all readers
+//	reader     the part of a fetcher that serves one stream
+//	set        the streams of all workers for one view
+//	snapshot   the shards that an epoch of a growing dataset has
+//	mount      of package pipeline: everything that lives as long as a dataset is open
 //
 // # How a read is answered
 //
@@ -41,13 +47,15 @@
 //	                                     ──► diskcache ──► remote ──► s3, web
 //	                                     ──► fileset · arrays · crops · union · hardlink
 //
+// Which storages lie on which is in mount.go, at type scheme.
+//
 // A program reads bytes [off, off+n) of the file of worker w:
 //
 //  1. fs/node_stream.go receives the request and calls ReadAt of a stream.Handle.
 //  2. stream finds the first record k, from the offsets of every 4096th record and the catalog's
 //     sizes. The view returns the record numbers from k on.
 //  3. read.Reader.Read pins the records' bytes in memory (budget.Records). Bytes that are not in
-//     memory are read by the strategy that read/choose picked when the reader started: scan reads
+//     memory are read by the strategy that read/choose picked when the fetcher started: scan reads
 //     pieces whole, gather reads exactly the next records, spool decodes compressed shards once to
 //     a disk.
 //  4. stream answers with slices of the pinned bytes, which are unpinned after the kernel has copied
@@ -77,7 +85,7 @@
 //
 // A document is restored by writing it to that file, by renaming a file onto it, or by --resume.
 // checkpoint parses it and checks it against the dataset and the order (checkpoint/resolve.go),
-// order makes the view of what is left (G′), and fs replaces the worker files by those of that view
+// order makes the view of what is left (G′; order/view.go), and fs replaces the worker files by those of that view
 // (fs/tree.go). No record is read.
 //
 // # Where things happen
@@ -91,16 +99,24 @@
 //	                                    read/gather/batch.go: batches of the reader that has been
 //	                                    idle longest. blockcache: chunks of Zarr arrays that are
 //	                                    wanted last
-//	the disk cache is full mid-epoch    diskcache/room.go: data passes through without being
+//	a reader waits for a record         read/scan/reader.go and read/gather/reader.go (wait)
+//	a failed read is repeated           files: storage/retry.go. Services: storage/remote/serve.go,
+//	                                    where history.next decides what to do
+//	the disk cache is full mid-epoch    diskcache/room.go: what the readers will need soon stays in
+//	                                    their share of it, other data passes through without being
 //	                                    written; what was cached for good stays until its object is
 //	                                    unused (diskcache/keeper.go). ENOSPC: diskcache/disk.go
+//	a decoded shard is kept on disk     read/spool decodes it onto a shelf: a file in the disk cache,
+//	                                    with a checksum for each page, which survives a remount
+//	                                    (diskcache/kept.go, shelf.go), or a file without a name
+//	                                    (diskcache/nameless.go)
 //	a hint is sent to a storage         read/window/lookahead.go walks the order ahead of each
-//	                                    reader and calls storage.Hints, which diskcache, remote
-//	                                    and crops implement
+//	                                    reader and calls storage.Hints, which diskcache (hints.go),
+//	                                    remote (remote.go) and crops (future.go) implement
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed
-//	                                    (storage/filesystem for files) and returns
+//	                                    (files: storage/local/local.go, after each read) and returns
 //	                                    storage.ErrChanged; read/stats.go reports it once,
 //	                                    fs/errno.go turns it into EIO. A replaced file that is open
 //	                                    is still read; with --grow and --hold, storage/hardlink
@@ -116,6 +132,8 @@
 //	                                    read/budget/shared.go
 //	a dataset's name becomes a storage  mount.go: the table of schemes; storage/remote/target parses
 //	                                    URLs
+//	a file is taken for a shard         catalog/discover/decide.go; target.go has the names that are
+//	                                    left out
 //	things are closed                   mount.go: in the reverse order of opening, also when a
 //	                                    step of opening fails
 //
@@ -130,9 +148,11 @@
 //	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
 //	a scheme   a line in the table of mount.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests), a case in
-//	           storage/remote/target and one in service.go; storagetest runs it
+//	           storage/remote/target and one wherever service.go and mount.go tell buckets from
+//	           web servers; storagetest runs it
 //	a wrapper  a storage.Storage around another one; its method Caps states which capabilities it
-//	           passes on, and storagetest.RunWrapper checks that
+//	           passes on, and storagetest.RunWrapper checks that. It is put in where the table of
+//	           mount.go opens the storage below. storage.Retrying shows how to lose nothing
 //	a verb     cmd/lsiofs/cmd_NAME.go (small ones share a file), and its name in the list of
 //	           cmd/lsiofs/root.go
 //	a metric   its field in Status (dataset.go), and its lines in fs/metrics.go
