@@ -174,7 +174,6 @@ func TestCacheEvictsAsItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{room: rapid.IntRange(0, 4).Draw(t, "room"), used: map[int]int{}, pinned: map[int]int{}, wants: map[int][]uint64{}}
 		c := New[int](int64(m.room) * size)
-		defer c.Close()
 		blocks := map[int]*Block[int]{}
 		key := func() int { return rapid.IntRange(0, 7).Draw(t, "key") }
 		release := func(k int) {
@@ -247,7 +246,34 @@ func TestCacheEvictsAsItsModel(t *testing.T) {
 				release(k)
 			}
 		}
+		c.Close() // not if the test has failed: it would wait for the pins
 	})
+}
+
+// A block whose position was passed is evicted before all that are still wanted.
+func TestPassedBlockIsEvictedFirst(t *testing.T) {
+	const size = uring.HugePageBytes/2 + 4096
+	c := New[int](3 * size)
+	defer c.Close()
+	var blocks []*Block[int]
+	for k := range 4 {
+		blocks = append(blocks, c.want(k, uint64(10*(k+1))))
+	}
+	for k := range 3 {
+		b := c.Fill(k, size)
+		require.NotNil(t, b)
+		c.Filled(b, true)
+	}
+	require.Nil(t, c.Fill(3, size), "all others are wanted sooner")
+	c.pass(blocks[0], 10)
+	b := c.Fill(3, size)
+	require.NotNil(t, b)
+	c.Filled(b, true)
+	l := c.Lock()
+	defer l.Unlock()
+	for k := range 4 {
+		require.Equal(t, k != 0, l.Has(k), "block %d", k)
+	}
 }
 
 // positions returns the positions of all wants.
