@@ -192,6 +192,21 @@ func TestUnionOfCachesHasSpaceOfSmallest(t *testing.T) {
 	require.Equal(t, storage.HintUse{Exact: true}, over(t, files(t), newHinted(files(t), storage.HintUse{Exact: true})).Caps().Hints.Use())
 }
 
+// holding is a storage that holds memory.
+type holding struct {
+	storage.Storage
+	bytes int64
+}
+
+func (h holding) Caps() storage.Caps {
+	return storage.Caps{HeldBytes: func() int64 { return h.bytes }}
+}
+
+func TestUnionHoldsWhatItsSourcesHoldTogether(t *testing.T) {
+	require.EqualValues(t, 70, over(t, holding{files(t), 30}, holding{files(t), 40}).Caps().HeldBytes())
+	require.EqualValues(t, 30, over(t, holding{files(t), 30}, files(t)).Caps().HeldBytes(), "files hold nothing")
+}
+
 // unmapped is a storage that does not map.
 type unmapped struct{ storage.Storage }
 
