@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -110,4 +111,44 @@ func TestPendingRetryIsCancellableAndStopsAtClose(t *testing.T) {
 	require.Error(t, <-done)
 	require.Error(t, <-done)
 	require.NoError(t, s.Close(), "once more is fine")
+}
+
+// Each read has all its attempts, though what keeps count of them is reused, and each of them is the
+// same read.
+func TestEachReadIsRetriedAsIfItWereTheFirst(t *testing.T) {
+	below := openFaulty(t, map[string][]byte{"a": []byte("content")})
+	var mu sync.Mutex
+	asked := map[uint64]int{}
+	below.Before = func(r *storage.Read) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked[r.Epoch]++; asked[r.Epoch] == 1 {
+			return syscall.EAGAIN
+		}
+		return nil
+	}
+	s := storage.NewRetrying(below)
+	o, err := s.Stat(t.Context(), "a")
+	require.NoError(t, err)
+	const rounds, reads = 8, 64
+	for round := range uint64(rounds) {
+		done := make(chan error, reads)
+		var list []*storage.Read
+		for i := range uint64(reads) {
+			list = append(list, &storage.Read{Object: o, OffsetBytes: 3, Epoch: round*reads + i, Buf: make([]byte, 4), Done: func(err error) { done <- err }})
+		}
+		s.Submit(list)
+		for range list {
+			require.NoError(t, <-done)
+		}
+		for _, r := range list {
+			require.Equal(t, "tent", string(r.Buf))
+		}
+	}
+	require.Len(t, asked, rounds*reads)
+	for epoch, n := range asked {
+		require.Equal(t, 2, n, "epoch %d", epoch)
+	}
+	require.Equal(t, storage.RetryStats{Retries: rounds * reads}, s.Stats())
+	require.NoError(t, s.Close())
 }
