@@ -222,3 +222,28 @@ func TestLinkedFileIsMapped(t *testing.T) {
 	require.NoError(t, a.m.Check())
 	require.NoError(t, a.m.Close())
 }
+
+// A file that is gone is described as it was last, whichever of its links was made first.
+func TestGoneFileIsDescribedByItsNewestLink(t *testing.T) {
+	root := t.TempDir()
+	s, l := open(t, root)
+	require.NoError(t, l.Use("run"))
+	var last storage.Object
+	for i, content := range []string{"one", "the second", "the very last"} {
+		write(t, root, "new", content)
+		require.NoError(t, os.Rename(filepath.Join(root, "new"), filepath.Join(root, "a.tar")))
+		require.NoError(t, l.Hold(t.Context(), []Line{{"a.tar", content}}))
+		var err error
+		last, err = s.Stat(t.Context(), "a.tar")
+		require.NoError(t, err, "%d", i)
+	}
+	require.NoError(t, os.Remove(filepath.Join(root, "a.tar")))
+	for _, stat := range []func(context.Context, string) (storage.Object, error){s.Stat, s.Caps().StatStable} {
+		now, err := stat(t.Context(), "a.tar")
+		require.NoError(t, err)
+		require.Equal(t, last, now)
+	}
+	got, err := read(s, last)
+	require.NoError(t, err)
+	require.Equal(t, "the very last", got)
+}
