@@ -133,3 +133,35 @@ func TestStalledReaderDoesNotRetainMemory(t *testing.T) {
 	}
 	require.LessOrEqual(t, decoded[true], decoded[false]*21/20)
 }
+
+// With jitter, the same ranges of another epoch are cut from other chunks.
+func TestSameRangesOfAnotherEpochAreAnotherList(t *testing.T) {
+	a, z := small, smallCrops
+	a.Codec, z.Jitter = encode.BloscLZ4, true
+	m := open(t, a, z, uring.HugePageBytes)
+	c := m.cubes["a.zarr"]
+	of := func(epoch uint64) (blocks []storage.Block) {
+		for n := range int64(c.Cut.Total()) {
+			blocks = append(blocks, storage.Block{Object: m.object, OffsetBytes: int64(len(c.header)) + n*c.row.Bytes, SizeBytes: c.row.Bytes, Epoch: epoch})
+		}
+		return blocks
+	}
+	m.Want(1, of(0))
+	m.Want(2, of(1))
+	differ := func() (n int) {
+		x, y := &m.future.readers[1].blocks, &m.future.readers[2].blocks
+		require.Equal(t, y.len(), x.len())
+		for i := range x.len() {
+			if !slices.Equal(x.at(i).cells, y.at(i).cells) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Positive(t, differ())
+	m.Want(1, of(1))
+	require.Zero(t, differ())
+	m.Drop(1)
+	m.Drop(2)
+	require.Zero(t, m.cells.Stats().Wanted)
+}
