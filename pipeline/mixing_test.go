@@ -263,7 +263,7 @@ func TestMixtureByBytesSharesBytes(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(large, "s.jsonl"), []byte(strings.Repeat("{\"large\": \""+strings.Repeat("x", 2000)+"\"}\n", 500)), 0o644))
 	small := filepath.Join(t.TempDir(), "small")
 	require.NoError(t, os.Mkdir(small, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(small, "s.jsonl"), []byte(strings.Repeat("{\"small\": 1}\n", 500)), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(small, "s.jsonl"), []byte(strings.Repeat("{\"small\": 1}\n", 1700)), 0o644))
 	s.Mix = spec.Mix{By: spec.MixByBytes, Sources: []spec.Source{{Name: "large", Weight: million(1), Dataset: large}, {Name: "small", Weight: million(1), Dataset: small}}}
 	s.Order.Length = 50_000
 	d := open(t, s)
