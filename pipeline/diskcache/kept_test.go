@@ -333,3 +333,63 @@ func TestAShardThatIsLeftForItsDescriptorsStaysOnTheDisk(t *testing.T) {
 	d.Leave(Keep)
 	require.NoError(t, shelf.Close())
 }
+
+// When room is made for the share, presented shards stay: to bring back a page of one costs decoding
+// all of it.
+func TestRoomForTheShareIsNotMadeFromPresentedShards(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, mib)})
+	s := w.open(nil)
+	w.read(s, "a", 0, mib)
+	shelf := keptShelf(t, s, 2, "v1")
+	for shard := range 2 {
+		d := openKept(t, shelf, shard, Ours)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		d.Leave(Keep)
+	}
+	require.NoError(t, shelf.Close())
+	require.NoError(t, s.Close())
+
+	s = w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 3*mib, mib }) // more is there than is for good
+	p := s.OpenPlain(keptConfig(2, "v1"), func(shard int) storage.Object {
+		return storage.Object{Path: fmt.Sprint(shard, ".zst"), SizeBytes: 1000}
+	}, func(shard int, write func([]byte) error) error {
+		t.Errorf("shard %d is decoded", shard)
+		return write(decodedBytes(shard, keptShardBytes))
+	})
+	require.NotNil(t, p)
+	require.Zero(t, w.read(s, "a", 0, mib))
+	recount(t, s) // so that the keeper has nothing to count
+	s.keeper.trim()
+	for shard := range 2 {
+		b := make([]byte, keptShardBytes)
+		require.NoError(t, storage.ReadAt(t.Context(), p, p.Object(shard), b, 0))
+		require.True(t, bytes.Equal(decodedBytes(shard, keptShardBytes), b))
+	}
+	require.NotZero(t, w.read(s, "a", 0, mib), "this makes room")
+	require.NoError(t, p.Close())
+}
+
+// A shard that is decoded again, for what the cache has lost of it, must have its size.
+func TestPresentedShardThatDecodesToAnotherSizeIsAnError(t *testing.T) {
+	for _, size := range []int64{0, keptShardBytes - 1, keptShardBytes + 1} {
+		w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+		s := w.open(nil)
+		shelf := keptShelf(t, s, 1, "v1")
+		d := openKept(t, shelf, 0, Ours)
+		fillDecoded(t, d, decodedBytes(0, keptShardBytes))
+		d.Leave(Keep)
+		require.NoError(t, shelf.Close())
+		p := s.OpenPlain(keptConfig(1, "v1"), func(int) storage.Object {
+			return storage.Object{Path: "0.zst", SizeBytes: 1000}
+		}, func(_ int, write func([]byte) error) error { return write(decodedBytes(0, size)) })
+		require.NotNil(t, p)
+		files, err := filepath.Glob(filepath.Join(w.cache, "v1", "*", "*.data"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		require.NoError(t, alter(files[0], 5000, func(b byte) byte { return b + 1 }))
+		err = storage.ReadAt(t.Context(), p, p.Object(0), make([]byte, 100), 4950)
+		require.ErrorIs(t, err, storage.ErrChanged)
+		require.ErrorContains(t, err, fmt.Sprintf("it decodes to %d bytes", size))
+		require.NoError(t, p.Close())
+	}
+}
