@@ -207,6 +207,24 @@ func TestUnionHoldsWhatItsSourcesHoldTogether(t *testing.T) {
 	require.EqualValues(t, 30, over(t, holding{files(t), 30}, files(t)).Caps().HeldBytes(), "files hold nothing")
 }
 
+// Exact blocks are records, which a source that fetches blocks must not be told of.
+func TestSourcesWithOtherBlocksGetNoHints(t *testing.T) {
+	exact := newHinted(files(t, "x", "a"), storage.HintUse{Exact: true})
+	keeps := newHinted(files(t, "x", "b"), storage.HintUse{Keeps: true, RoomBytes: 100})
+	s := over(t, exact, keeps)
+	h, all := s.Caps().Hints, objects(t, s)
+	require.Equal(t, storage.HintUse{Exact: true}, h.Use())
+	blocks := []storage.Block{{Object: all["a/x"], SizeBytes: 1}, {Object: all["b-1/x"], SizeBytes: 1}}
+	h.Want(7, blocks)
+	require.Len(t, exact.wants[7], 1)
+	require.Empty(t, keeps.wants)
+	h.Passed(7, blocks)
+	require.Equal(t, []string{"x"}, exact.passed)
+	require.Empty(t, keeps.passed)
+	h.SetShare(40)
+	require.Zero(t, keeps.share)
+}
+
 // unmapped is a storage that does not map.
 type unmapped struct{ storage.Storage }
 
