@@ -42,10 +42,10 @@ The figures come from a dry run: the code that a mount reads with goes through t
 records, with the same --memory, but no bytes are read. They are exact for gather, and
 for the others if memory holds the records that wait for their turn. If it does not, they
 depend on when reads end and decoders run, and are usually within a tenth of what happens
-(compressed shards that are decoded again and again: within a half). For more than a million
-records, the first million are counted and the rest is extrapolated; the plan then says
-so. The figures assume that memory and the page cache are empty and that there are no
-other readers. Reads ahead for later records are not included.
+(compressed shards that are decoded again and again: within a half). For more than a
+million records, the first million are counted and the rest is extrapolated; the plan
+then says so. The figures assume that memory and the page cache are empty and that there
+are no other readers. Reads ahead for later records are not included.
 
 For a bucket or a web server, it also shows what a whole epoch takes: requests and their
 list price (only known for Amazon S3), bytes, the memory or disk cache that the order
