@@ -269,6 +269,7 @@
 //	fs/rings/ringstest                    enables FUSE over io_uring in tests
 //	fs/kernelbench                        compares ways to talk to the kernel's FUSE
 //	uring                                 reads files by io_uring, or pread on threads
+//	uring/blocking                        goroutines for system calls that may hang
 //	uring/uringbench                      compares uring with fio
 //	cmd/lsiofs                            the command line: its verbs, and packages of the large ones
 //

@@ -18,9 +18,8 @@
 // A request takes one of these ways:
 //
 //   - Requests for Remote files are read by the pool in both engines, without asking the
-//     page cache or the ring. A pread that takes more than a second no longer counts
-//     against the pool's size. While a File has several such preads, no more of its reads
-//     are started until one ends. So a file that stalls delays no other file.
+//     page cache or the ring. A file that stalls delays no other file (package
+//     blocking).
 //   - Data in the page cache is copied by a few goroutines, at most one per core. A ring
 //     would copy on one core, and several times slower. A request that is alone is read
 //     by such a goroutine, too.
@@ -300,10 +299,10 @@ func (e *engine) Submit(requests []*Request) {
 			e.passing = append(e.passing, j)
 			continue
 		}
-		e.waiting.push(j)
+		e.waiting.Push(j)
 		e.bytes += len(r.Buf)
 	}
-	for e.lookers < e.most && e.lookers < e.waiting.len() && e.lookers*lookerBytes < e.bytes {
+	for e.lookers < e.most && e.lookers < e.waiting.Len() && e.lookers*lookerBytes < e.bytes {
 		e.lookers++
 		e.looking.Go(e.look)
 	}
@@ -359,10 +358,10 @@ func (e *engine) look() {
 func (e *engine) take(batch *[lookupBatch]job) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	share := (e.waiting.len() + e.lookers - 1) / e.lookers
+	share := (e.waiting.Len() + e.lookers - 1) / e.lookers
 	n := min(share, lookupBatch)
 	for i := range n {
-		batch[i] = e.waiting.pop()
+		batch[i] = e.waiting.Pop()
 		e.bytes -= len(batch[i].request.Buf)
 	}
 	if n == 0 {
@@ -419,7 +418,11 @@ func (e *engine) readAlone(j job) bool {
 	return true
 }
 
-func (e *engine) Status() Status { return e.status(e.name, e.reason) }
+func (e *engine) Status() Status {
+	s := e.status(e.name, e.reason)
+	s.Stuck = e.threads.pool.Stuck()
+	return s
+}
 
 func (e *engine) Close() error {
 	e.once.Do(func() {

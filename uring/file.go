@@ -57,8 +57,6 @@ type File struct {
 	refused atomic.Uint32 // a refusal: why direct reads are no longer tried
 	direct  atomic.Pointer[directFile]
 	opening sync.Mutex // held while setting direct
-
-	stall stall // of the engine's preadReader, protected by its lock
 }
 
 // refusal is why a File is not read directly.

@@ -2,27 +2,15 @@ package uring
 
 import (
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
-const (
-	// maxPreaders bounds concurrent preads. A pool of 32 was measured to reach 0.92–1.0 of a ring's
-	// throughput for reads of 128 KiB and more.
-	maxPreaders = 32
-
-	// stuckAfter is the time after which a pread is assumed to never end, and another may run in
-	// its place. This does no harm if the read is merely slow.
-	stuckAfter = time.Second
-
-	// maxStuck bounds the threads that such preads hold.
-	maxStuck = 512
-
-	// maxStuckOfFile is the number of stuck preads of a File from which on no more of its reads are
-	// started, so that a file that stalls does not take all threads.
-	maxStuckOfFile = 4
-)
+// maxPreaders bounds concurrent preads, except stuck ones. A pool of 32 was measured to reach
+// 0.92–1.0 of a ring's throughput for reads of 128 KiB and more.
+const maxPreaders = 32
 
 // preadReader reads with blocking preads on goroutines that start when there is work for them, and
 // stay until close.
@@ -30,29 +18,9 @@ type preadReader struct {
 	*counters
 	blocks blocks
 
-	mu       sync.Mutex
-	work     sync.Cond // waiting grew, or closed was set
-	waiting  queue
-	preaders int // number of goroutines, except stuck ones
-	idle     int // number of them that will look into waiting next
-	stuck    int // preads that take longer than stuckAfter
-	parked   int // jobs of stalling Files
-	closed   bool
-	running  sync.WaitGroup // the goroutines
-}
-
-// stall is the state of a File in a preadReader.
-type stall struct {
-	stuck  int   // number of stuck preads
-	parked []job // jobs that wait until one of these ends
-}
-
-// preader is one goroutine of the pool. All of it is protected by the pool's lock.
-type preader struct {
-	timer   *time.Timer
-	reading bool
-	file    *File // the File being read, or nil
-	stuck   bool  // it is not counted in the pool
+	mu      sync.Mutex
+	pool    *blocking.Pool[*File, job]
+	readers *blocking.Crew[*File, job]
 }
 
 var _ reader = (*preadReader)(nil)
@@ -64,103 +32,27 @@ func openPread(reason string) *engine {
 
 func newPreadReader(c *counters) *preadReader {
 	p := &preadReader{counters: c}
-	p.work.L = &p.mu
+	p.pool = blocking.New[*File, job](&p.mu)
+	p.readers = p.pool.AddCrew(&blocking.Crew[*File, job]{Most: func() int { return maxPreaders }, Do: p.read, Batch: 1, Stays: true})
 	return p
 }
 
 func (p *preadReader) submit(jobs []job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting.push(jobs...)
-	for range min(p.idle, len(jobs)) {
-		p.work.Signal()
-	}
-	p.start()
+	p.readers.Push(jobs...)
+	p.pool.Start()
 }
 
-// start starts goroutines for waiting jobs. The caller must hold p.mu.
-func (p *preadReader) start() {
-	for p.preaders < maxPreaders && p.idle < p.waiting.len() {
-		p.preaders++
-		p.idle++
-		p.running.Go(p.read)
-	}
-}
-
-// read is one goroutine of the pool. After close it ends when nothing is waiting or parked: while
-// jobs are parked, a stuck pread will wake it when it ends.
-func (p *preadReader) read() {
-	x := &preader{}
-	x.timer = time.AfterFunc(stuckAfter, func() { p.getsStuck(x) })
-	defer x.timer.Stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for {
-		for p.waiting.len() == 0 {
-			if p.closed && p.parked == 0 {
-				return
-			}
-			p.work.Wait()
-		}
-		j := p.waiting.pop()
-		if f := j.request.File; f != nil && f.stall.stuck >= maxStuckOfFile {
-			f.stall.parked = append(f.stall.parked, j)
-			p.parked++
-			continue
-		}
-		p.idle--
-		x.reading, x.file = true, j.request.File
-		x.timer.Reset(stuckAfter)
-		p.mu.Unlock()
-		p.one(j)
-		x.timer.Stop()
-		p.mu.Lock()
-		if !p.ended(x) {
-			return
-		}
-		p.idle++
-	}
-}
-
-// getsStuck counts a goroutine out whose pread does not end: another may start.
-func (p *preadReader) getsStuck(x *preader) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !x.reading || x.stuck || p.stuck >= maxStuck {
+// read does a job in the pool.
+func (p *preadReader) read(w *blocking.Worker[*File, job], j job) {
+	f := j.request.File
+	if w.Park(f, j) {
 		return
 	}
-	x.stuck = true
-	p.stuck++
-	p.counters.stuck.Add(1)
-	p.preaders--
-	if f := x.file; f != nil {
-		f.stall.stuck++
-	}
-	p.start()
-}
-
-// ended is called after a pread, and reports whether its goroutine is still needed.
-func (p *preadReader) ended(x *preader) bool {
-	f := x.file
-	x.reading, x.file = false, nil
-	if !x.stuck {
-		return true
-	}
-	x.stuck = false
-	p.stuck--
-	p.counters.stuck.Add(-1)
-	if f != nil {
-		f.stall.stuck--
-		p.waiting.push(f.stall.parked...)
-		p.parked -= len(f.stall.parked)
-		f.stall.parked = nil
-	}
-	p.work.Broadcast() // for what was parked, or to end
-	if p.preaders == maxPreaders {
-		return false
-	}
-	p.preaders++
-	return true
+	w.Begin(f, nil)
+	p.one(j)
+	w.End()
 }
 
 func (p *preadReader) one(j job) {
@@ -229,9 +121,7 @@ func refusesDirect(err error) bool { return err == unix.EINVAL || err == unix.EO
 
 func (p *preadReader) close() error {
 	p.mu.Lock()
-	p.closed = true
-	p.work.Broadcast()
+	p.pool.Close()
 	p.mu.Unlock()
-	p.running.Wait()
 	return p.blocks.close()
 }

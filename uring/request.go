@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // errEmptyBuffer completes requests that ask for nothing: a programming error of the submitter,
@@ -87,7 +89,6 @@ type counters struct {
 	reads, readBytes, errors atomic.Uint64
 	unwanted                 atomic.Uint64
 	cached, direct, remote   atomic.Uint64
-	stuck                    atomic.Int64
 	refusals                 [numRefusals]atomic.Uint64 // Files refused by this engine
 	registration             atomic.Pointer[registration]
 }
@@ -151,7 +152,6 @@ func (c *counters) status(engine, reason string) Status {
 		CachedReads:   c.cached.Load(),
 		DirectReads:   c.direct.Load(),
 		RemoteReads:   c.remote.Load(),
-		Stuck:         c.stuck.Load(),
 	}
 	for why := range c.refusals {
 		if n := c.refusals[why].Load(); n > 0 {
@@ -232,34 +232,6 @@ func (j *job) off() int64 { return j.request.OffsetBytes + int64(j.n) }
 // rest is the memory that is still to be filled.
 func (j *job) rest() []byte { return j.request.Buf[j.n:] }
 
-// queue is a first-in-first-out list of jobs. It takes 24 bytes per request, besides the request
-// and the buffer that the submitter holds anyway.
-type queue struct {
-	items []job
-	head  int
-}
-
-func (q *queue) len() int { return len(q.items) - q.head }
-
-func (q *queue) push(jobs ...job) {
-	if q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, jobs...)
-}
-
-// first is the oldest job; the queue must not be empty.
-func (q *queue) first() *job { return &q.items[q.head] }
-
-// pop removes and returns the oldest job; the queue must not be empty.
-func (q *queue) pop() job {
-	j := q.items[q.head]
-	q.items[q.head] = job{}
-	q.head++
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return j
-}
+// queue is the requests that wait. It takes 24 bytes per request, besides the request and the
+// buffer that the submitter holds anyway.
+type queue = blocking.Queue[job]

@@ -246,7 +246,7 @@ func (r *ringReader) takeJobs() (closed bool) {
 		r.finish(f.slot, f.n, f.err)
 	}
 	o.ending.complete(r.counters)
-	o.waiting.push(o.taken...)
+	o.waiting.Push(o.taken...)
 	clear(o.taken)
 	return closed
 }

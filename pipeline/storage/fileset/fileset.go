@@ -49,10 +49,7 @@
 //     has begun to read it by then. If the kernel or the file system can't report what is in
 //     memory, all goroutines may wait.
 //
-// A goroutine that has been reading one file for more than a second no longer counts against these
-// bounds, and others do the rest of its work. Once several goroutines hang on the same file, no
-// more of its reads are started until one of them ends. So a file that hangs delays only its own
-// readers.
+// A file that hangs delays only its own readers (package blocking).
 //
 // This uses plain system calls. A C program with two threads and 10⁵ files of 12 KiB in the page
 // cache took 4.2 µs of time and 8.1 µs of CPU per file (medians of 9 rounds of open, read, stat and
@@ -69,13 +66,13 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // Framing produces the bytes around a file in an object. It is safe for concurrent use.
@@ -100,7 +97,6 @@ type Storage struct {
 	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
 	most     int                                           // goroutines that may wait for a disk at a time, each with a file or directory open
 	cores    int                                           // number of cores at the time of Open
-	taken    int                                           // most jobs that a goroutine takes at a time
 	openers  sync.Pool                                     // of *opener
 	reads    atomic.Uint64                                 // successful reads of files
 	errors   atomic.Uint64                                 // failed ones
@@ -113,25 +109,14 @@ type Storage struct {
 
 	inflight storage.Inflight
 	mu       sync.Mutex
-	quiet    sync.Cond // signals that there are no goroutines
-	table    *table    // from the last List; nil before
+	table    *table // from the last List; nil before
 	omitted  []storage.Omission
-	readings []*reading // free ones, for reuse
-	parts    queue      // parts of reads that were begun, which come first
-	jobs     queue
-	lookers  workers // for parts and jobs
-	missed   queue
-	waiters  workers // for missed
-	workers  map[*worker]struct{}
-	spare    []*worker          // for reuse
-	stalls   map[fileKey]*stall // files that hang
-	watch    *time.Timer        // calls look; nil before the first read
-	watching bool               // watch is running
+	readings []*reading                   // free ones, for reuse
+	pool     *blocking.Pool[fileKey, job] // shares mu
+	lookers  *blocking.Crew[fileKey, job] // parts of reads that were begun come first
+	waiters  *blocking.Crew[fileKey, job] // for files that lookers have missed
 
-	stuck      atomic.Int64 // workers; written with mu held
-	mostStuck  int64
-	stuckAfter time.Duration
-	before     func(fileKey) // nil except in tests: called before a file is opened
+	before func(fileKey) // nil except in tests: called before a file is opened
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -157,9 +142,9 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, never: never, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
-		waiters: workers{waits: true}, workers: map[*worker]struct{}{}, stalls: map[fileKey]*stall{}, stuckAfter: stuckAfter}
-	s.most, s.mostStuck = mostOpen()
+	s := &Storage{root: absolute, fd: fd, framing: framing, never: never, indexDir: indexDir, cores: runtime.GOMAXPROCS(0)}
+	s.hire()
+	s.most, s.pool.MaxStuck = mostOpen()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		_ = unix.Close(fd)
@@ -167,10 +152,9 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	}
 	s.device = st.Dev
 	if s.remote = uring.Remote(fd); s.remote {
-		s.blind.Store(true) // an open may wait, even if everything is in memory
-		s.taken = 1         // and jobs taken together would wait, too
+		s.blind.Store(true)                     // an open may wait, even if everything is in memory
+		s.lookers.Batch, s.waiters.Batch = 1, 1 // jobs taken together would wait, too
 	}
-	s.quiet.L = &s.mu
 	return s, nil
 }
 
@@ -192,12 +176,12 @@ const maxOpen = 32
 
 // mostOpen returns how many files are open at a time, not counting those that hang, and how many
 // may hang. It leaves half of a low limit to other users.
-func mostOpen() (most int, hanging int64) {
+func mostOpen() (most, hanging int) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return maxOpen, maxOpen
 	}
-	return int(max(4, min(maxOpen, limit.Cur/4))), int64(max(4, min(maxStuck, limit.Cur/4)))
+	return int(max(4, min(maxOpen, limit.Cur/4))), int(max(4, min(blocking.MaxStuck, limit.Cur/4)))
 }
 
 // Stat lists one directory and describes it. For Stat, anything but a directory with files in it
@@ -239,7 +223,7 @@ func (s *Storage) Status() uring.Status {
 	defer s.mu.Unlock()
 	return uring.Status{
 		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.inflight.Reads()),
-		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(), Stuck: s.stuck.Load(),
+		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(), Stuck: s.pool.Stuck(),
 	}
 }
 
@@ -248,14 +232,9 @@ func (s *Storage) Close() error {
 	s.inflight.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.workers) > 0 {
-		s.quiet.Wait()
-	}
+	s.pool.Close()
 	if s.fd < 0 {
 		return nil
-	}
-	if s.watch != nil {
-		s.watch.Stop()
 	}
 	err := unix.Close(s.fd)
 	s.fd = -1
@@ -300,9 +279,9 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			x.table.hold()
 		}
 		x.pending.Store(1)
-		s.jobs.push(job{reading: x})
+		s.lookers.Push(job{reading: x})
 	}
-	s.start()
+	s.pool.Start()
 }
 
 // newReading returns a free reading. s.mu is held.
@@ -321,8 +300,8 @@ func (s *Storage) miss(j job) {
 	j.reading.pending.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missed.push(j)
-	s.start()
+	s.waiters.Push(j)
+	s.pool.Start()
 }
 
 // begin finds the files of a read, and returns a job for the first ones; the others become separate
@@ -355,9 +334,9 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 		defer s.mu.Unlock()
 		for at := first.to; at < to; at += jobFiles {
 			x.pending.Add(1)
-			s.parts.push(job{reading: x, from: at, to: min(at+jobFiles, to)})
+			s.lookers.PushFirst(job{reading: x, from: at, to: min(at+jobFiles, to)})
 		}
-		s.start()
+		s.pool.Start()
 	}
 	return first, nil
 }

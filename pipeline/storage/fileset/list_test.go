@@ -213,17 +213,3 @@ func TestMissedFileIsLeftToWaiters(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Equal(t, "content", string(r.Buf))
 }
-
-// Each of the waiters waits only for its own part.
-func TestWaitersShareMissedFiles(t *testing.T) {
-	s := &Storage{taken: takenJobs, most: 4, waiters: workers{waits: true, members: 4}}
-	for i := range 8 {
-		s.missed.push(job{from: i, to: i + 1, missed: true})
-	}
-	w := &worker{crew: &s.waiters}
-	for _, want := range []int{2, 1, 1, 1, 1, 1, 1} {
-		require.True(t, s.take(w, false))
-		require.Equal(t, want, w.n)
-	}
-	require.Zero(t, s.missed.len())
-}

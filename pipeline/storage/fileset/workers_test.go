@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // hanging is a storage of one directory, d, with files that hang as the test specifies: opening one
@@ -102,7 +103,7 @@ func (h *hanging) requireArrivals(t *testing.T, n int) {
 // in memory, and those on another machine's disk, whose workers take one job at a time.
 var kinds = map[string]func(s *Storage){
 	"blind":  func(s *Storage) { s.blind.Store(true) },
-	"remote": func(s *Storage) { s.blind.Store(true); s.taken = 1 },
+	"remote": func(s *Storage) { s.blind.Store(true); s.lookers.Batch, s.waiters.Batch = 1, 1 },
 }
 
 // No worker is stuck here: there are enough threads, and each job gets one.
@@ -111,7 +112,7 @@ func TestHangingFileBlocksNoOtherWhileThreadsAreFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := openHanging(t, 0, 1, 2)
 			kind(h.Storage)
-			h.most, h.stuckAfter = 8, time.Hour
+			h.most, h.pool.StuckAfter = 8, time.Hour
 			var slow []chan error
 			for i := range 3 {
 				slow = append(slow, h.submit(t, i)...)
@@ -129,7 +130,7 @@ func TestHangingFileBlocksNoOtherWhileThreadsAreFree(t *testing.T) {
 // The same is true of the waiters, which get what the lookers have missed.
 func TestColdReadsAreServedConcurrently(t *testing.T) {
 	h := openHanging(t, 0, 1, 2)
-	h.most, h.stuckAfter = 8, time.Hour
+	h.most, h.pool.StuckAfter = 8, time.Hour
 	missed := func(i int) chan error {
 		end := make(chan error, 1)
 		r := &storage.Read{Object: h.object, OffsetBytes: int64(4 * i), Buf: make([]byte, 4), Done: func(err error) { end <- err }}
@@ -163,7 +164,7 @@ func TestMoreHangingFilesThanThreadsBlockNoOther(t *testing.T) {
 			}
 			h := openHanging(t, files...)
 			kind(h.Storage)
-			h.most, h.stuckAfter = 2, 10*time.Millisecond
+			h.most, h.pool.StuckAfter = 2, 10*time.Millisecond
 			slow := h.submit(t, files...)
 			h.requireArrivals(t, len(files))
 			healthy := make([]int, 0, hangingFiles-40)
@@ -184,7 +185,7 @@ func TestMoreHangingFilesThanThreadsBlockNoOther(t *testing.T) {
 func TestJobsQueuedAfterHangingFileAreTakenByOthers(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["blind"](h.Storage)
-	h.most, h.stuckAfter = 1, 10*time.Millisecond
+	h.most, h.pool.StuckAfter = 1, 10*time.Millisecond
 	ends := h.submit(t, 0, 1, 2, 3, 4, 5)
 	requireEnds(t, ends[1:])
 	h.letGo()
@@ -195,31 +196,29 @@ func TestJobsQueuedAfterHangingFileAreTakenByOthers(t *testing.T) {
 func TestHangingFileOfManyReadersLeavesThreadsFree(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["remote"](h.Storage)
-	h.most, h.mostStuck, h.stuckAfter = 2, 10, 10*time.Millisecond
+	h.most, h.pool.MaxStuck, h.pool.StuckAfter = 2, 10, 10*time.Millisecond
 	same := make([]int, 1000)
 	slow := h.submit(t, same...)
-	h.requireArrivals(t, maxStuckOfFile)
+	h.requireArrivals(t, blocking.MaxStuckOfKey)
 	for i := 1; i < 20; i++ {
 		requireEnds(t, h.submit(t, i))
 	}
 	require.LessOrEqual(t, len(h.arrived), 2, "of it no more are begun than were before they were stuck")
 	h.letGo()
 	requireEnds(t, slow)
-	require.Zero(t, h.stuck.Load())
-	require.Empty(t, h.stalls)
+	require.Zero(t, h.pool.Stuck())
 }
 
 func TestCloseWaitsForHangingFile(t *testing.T) {
 	h := openHanging(t, 0)
 	kinds["remote"](h.Storage)
-	h.stuckAfter = time.Millisecond
+	h.pool.StuckAfter = time.Millisecond
 	slow := h.submit(t, 0, 0, 0, 0, 0, 0, 0)
-	h.requireArrivals(t, maxStuckOfFile)
-	require.Eventually(t, func() bool { return h.stuck.Load() >= 1 }, 90*time.Second, time.Millisecond)
+	h.requireArrivals(t, blocking.MaxStuckOfKey)
+	require.Eventually(t, func() bool { return h.pool.Stuck() >= 1 }, 90*time.Second, time.Millisecond)
 	closed := make(chan error)
 	go func() { closed <- h.Close() }()
 	h.letGo()
 	requireEnds(t, slow)
 	require.NoError(t, <-closed)
-	require.Empty(t, h.workers)
 }

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // maxOpen is how many files are kept open: enough for several streams whose orders have 32 lanes
@@ -226,7 +226,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 		c.open++
 		closes, alone := c.closes, c.lone == x
 		c.mu.Unlock()
-		x.waits(func(is bool) { c.stuck(x, is) }, func() {
+		hang(x, func(is bool) { c.stuck(x, is) }, func() {
 			var fd int
 			if fd, err = c.openObject(o); err != nil {
 				return
@@ -302,20 +302,11 @@ func openAs(full string, o storage.Object, never *filesystem.Never) (fd int, err
 // remote file those may be outdated: see verifier.
 func verify(fd int, o storage.Object) error { return filesystem.Check(fd, o) }
 
-const (
-	// maxOpeners is how many files are opened at a time: each open may wait for a disk. Opening
-	// through a ring was measured with 100 000 small files. With data in the kernel's memory it
-	// took 30 % less CPU but 30 % longer, because a ring uses one core; from disk it took 10 to 20
-	// % more CPU and 15 to 40 % longer, because the kernel uses threads of its own.
-	maxOpeners = 16
-
-	// stuckAfter is when a system call of an opener counts as one that may never end, so that
-	// another opener may start. This does not affect a call that is merely slow.
-	stuckAfter = time.Second
-
-	// maxStuck bounds the threads held by such calls.
-	maxStuck = 512
-)
+// maxOpeners is how many files are opened at a time: each open may wait for a disk. Opening through
+// a ring was measured with 100 000 small files. With data in the kernel's memory it took 30 % less
+// CPU but 30 % longer, because a ring uses one core; from disk it took 10 to 20 % more CPU and 15
+// to 40 % longer, because the kernel uses threads of its own.
+const maxOpeners = 16
 
 // job is work for an opener: a file to open, a file to map, a file to close, or a read that failed
 // at once.
@@ -331,109 +322,40 @@ type job struct {
 	err  error
 }
 
-// opener is one goroutine. It is guarded by Storage.mu.
-type opener struct {
-	storage *Storage
-	timer   *time.Timer
-	waiting bool // in a system call that may never end
-	stuck   bool // not counted as an opener
-	gone    func(stuck bool)
-}
+// opener is a goroutine that does jobs.
+type opener = blocking.Worker[struct{}, job]
 
-// start hands jobs to the openers, and starts more openers if needed. It may be called with the
-// lock of the file cache held.
+// start hands jobs to the openers. It may be called with the lock of the file cache held.
 func (s *Storage) start(jobs []job) {
 	if len(jobs) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.jobs = append(s.jobs, jobs...)
-	s.startOpeners(len(jobs))
+	s.openers.Push(jobs...)
+	s.pool.Start()
 }
 
-// startOpeners starts up to n more openers. s.mu is held.
-func (s *Storage) startOpeners(n int) {
-	for range min(n, maxOpeners-s.openers) {
-		s.openers++
-		go s.work()
-	}
-}
-
-// work runs an opener. It ends when there are no jobs left; Close waits for it.
-func (s *Storage) work() {
-	x := &opener{storage: s}
-	x.timer = time.AfterFunc(s.stuckAfter, x.getsStuck)
-	x.timer.Stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.jobs) > 0 && s.openers <= maxOpeners {
-		j := s.jobs[0]
-		s.jobs[0] = job{}
-		s.jobs = s.jobs[1:]
-		s.mu.Unlock()
-		switch {
-		case j.file != nil:
-			s.open(x, j.file)
-		case j.mapped != nil:
-			s.mapObject(x, j)
-		case j.closing != nil:
-			x.waits(nil, func() { _ = j.closing.Close() })
-			s.files.hasClosed()
-		default:
-			s.done(j.read, j.err)
-		}
-		s.mu.Lock()
-	}
-	if len(s.jobs) == 0 {
-		s.jobs = nil
-	}
-	s.openers--
-	if s.openers+s.stuck == 0 {
-		s.quiet.Broadcast()
+// do does a job.
+func (s *Storage) do(x *opener, j job) {
+	switch {
+	case j.file != nil:
+		s.open(x, j.file)
+	case j.mapped != nil:
+		s.mapObject(x, j)
+	case j.closing != nil:
+		hang(x, nil, func() { _ = j.closing.Close() })
+		s.files.hasClosed()
+	default:
+		s.done(j.read, j.err)
 	}
 }
 
-// waits makes system calls that may never end. If they take so long that the opener stops counting,
-// gone(true) is called, and gone(false) once they have ended.
-func (x *opener) waits(gone func(stuck bool), calls func()) {
-	s := x.storage
-	s.mu.Lock()
-	x.waiting, x.gone = true, gone
-	s.mu.Unlock()
-	x.timer.Reset(s.stuckAfter)
+// hang makes system calls that may never end. gone may be nil; see blocking.Worker.Begin.
+func hang(x *opener, gone func(stuck bool), calls func()) {
+	x.Begin(struct{}{}, gone)
 	calls()
-	x.timer.Stop()
-	s.mu.Lock()
-	stuck := x.stuck
-	x.waiting, x.stuck, x.gone = false, false, nil
-	if stuck {
-		s.stuck--
-		s.openers++ // if there are too many now, this one ends after its job
-	}
-	s.mu.Unlock()
-	if stuck && gone != nil {
-		gone(false)
-	}
-}
-
-// getsStuck stops counting an opener whose system call does not end, so that another may start.
-func (x *opener) getsStuck() {
-	s := x.storage
-	s.mu.Lock()
-	if !x.waiting || x.stuck || s.stuck >= maxStuck {
-		s.mu.Unlock()
-		return
-	}
-	x.stuck = true
-	s.stuck++
-	s.openers--
-	s.startOpeners(len(s.jobs))
-	gone := x.gone
-	s.mu.Unlock()
-	if gone != nil {
-		gone(true)
-	}
+	x.End()
 }
 
 // open opens a file and starts the reads that waited for it.

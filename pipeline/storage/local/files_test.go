@@ -44,7 +44,7 @@ func TestHangingOpensBlockNoOther(t *testing.T) {
 					write(t, root, fmt.Sprintf("hung-%d", i), "content")
 				}
 				s := openAt(t, root, maxOpen)
-				s.stuckAfter = 50 * time.Millisecond
+				s.pool.StuckAfter = 50 * time.Millisecond
 				letGo := hanging(t, s, func(path string) bool { return path != "healthy" })
 				done := make(chan error, hung)
 				for i := range hung {
@@ -72,27 +72,12 @@ func TestHangingOpensBlockNoOther(t *testing.T) {
 					require.NoError(t, err)
 				}
 				require.NoError(t, s.Close())
-				require.Zero(t, s.openers+s.stuck)
+				require.Zero(t, s.pool.Stuck())
 				require.Zero(t, s.files.open, "each descriptor is counted once")
 				require.Zero(t, s.files.closing)
 			})
 		}
 	}
-}
-
-func TestHangingOpenersAreBounded(t *testing.T) {
-	root := t.TempDir()
-	write(t, root, "a", "content")
-	s := openAt(t, root, 10)
-	s.mu.Lock()
-	s.stuck = maxStuck
-	s.mu.Unlock()
-	x := &opener{storage: s, waiting: true}
-	x.getsStuck()
-	require.False(t, x.stuck)
-	s.mu.Lock()
-	s.stuck = 0
-	s.mu.Unlock()
 }
 
 // A file of a network file system is closed on a goroutine that may block, because its server has

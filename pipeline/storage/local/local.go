@@ -34,6 +34,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // Storage is a storage.Storage. Done is never called from within Submit, so Submit may
@@ -54,13 +55,10 @@ type Storage struct {
 	evictions evictions
 	leases    leases
 
-	inflight   storage.Inflight
-	mu         sync.Mutex
-	quiet      sync.Cond     // signals that the number of openers has become 0
-	jobs       []job         // for the openers
-	openers    int           // goroutines that work on jobs, except stuck ones
-	stuck      int           // openers that have waited for longer than stuckAfter
-	stuckAfter time.Duration // the constant, except in tests
+	inflight storage.Inflight
+	mu       sync.Mutex // the pool's lock
+	pool     *blocking.Pool[struct{}, job]
+	openers  *blocking.Crew[struct{}, job]
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -139,8 +137,9 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(storage.MappingsShare.Of(0, maxMapped)), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
-	s.quiet.L = &s.mu
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(storage.MappingsShare.Of(0, maxMapped)), maps: mapsAt(absolute, direct)}
+	s.pool = blocking.New[struct{}, job](&s.mu)
+	s.openers = s.pool.AddCrew(&blocking.Crew[struct{}, job]{Most: func() int { return maxOpeners }, Do: s.do, Batch: 1})
 	s.files.init(absolute, maxOpen)
 	s.files.never = never
 	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }
@@ -213,21 +212,14 @@ func (noFile) Unwrap() []error { return []error{storage.ErrNoFile, fs.ErrNotExis
 func (s *Storage) Close() error {
 	s.inflight.Close()
 	s.mu.Lock()
-	s.wait()
+	s.pool.Close()
 	s.mu.Unlock()
 	s.files.closeAll()
 	s.mu.Lock()
-	s.wait() // for the openers that close files
+	s.pool.Close() // waits for the openers that close files
 	s.mu.Unlock()
 	s.evictions.close()
 	return nil
-}
-
-// wait waits until nothing is running. s.mu is held.
-func (s *Storage) wait() {
-	for s.openers > 0 || s.stuck > 0 {
-		s.quiet.Wait()
-	}
 }
 
 // describe returns the object for a file with attributes a on a file system with these traits.

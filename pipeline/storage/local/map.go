@@ -76,7 +76,7 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 		}
 	}()
 	fd, remote := -1, false
-	x.waits(nil, func() {
+	hang(x, nil, func() {
 		if fd, err = s.files.openObject(o); err != nil {
 			return
 		}
