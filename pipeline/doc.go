@@ -194,8 +194,7 @@
 //	pipeline/read/window                  the walk over the order ahead of each reader; hints
 //	pipeline/read/budget                  memory for records: pins, charges, urgency, shares
 //	pipeline/read/scan                    reads pieces whole and keeps them until they are used up
-//	pipeline/read/decode                  decoders of compressed shards: who runs, with how much memory
-//	pipeline/read/spool                   compressed shards decoded once to a local file
+//	pipeline/read/decode                  compressed shards: decoders, and a spool of decoded shards
 //	pipeline/read/mapped                  pieces that are read from the page cache by mmap
 //	pipeline/read/gather                  reads exactly the records that come next
 //	pipeline/read/readtest                datasets, orders and storages for tests of read

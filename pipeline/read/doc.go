@@ -14,14 +14,13 @@
 //	chunkmap  what is read: sequences of records, which piece a record is in, where pieces are; pure
 //	scan      reads whole pieces, and keeps their records until they are delivered
 //	  window    what each reader needs next, piece by piece
-//	  decode    decoders of compressed shards: which has a core, and memory
-//	  spool     shards that are decoded to a disk: which are admitted, and what is lost
+//	  decode    compressed shards: decoders, and a spool of shards that are decoded to a disk
 //	  mapped    pieces of files that are entirely in the page cache
 //	gather    reads exactly the records that come next
 //	budget    memory: pinned records, what is charged to it, which reads may get more
 //	readtest  datasets, orders and storages for the tests of these packages
 //
-// The four indented packages serve scan; gather also uses window, if the storage takes
+// The three indented packages serve scan; gather also uses window, if the storage takes
 // hints.
 //
 // # How they fit
@@ -94,8 +93,7 @@
 //
 // Locks are taken in this order, never the other way:
 //
-//	scan.Reader.mu ───► scan.Scanner.mu ──┬─► decode.Set ──┐
-//	                                      ├─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//	scan.Reader.mu ───► scan.Scanner.mu ──┬─► decode.Set or decode.Spool
 //	                                      ├─► mapped.Maps
 //	                                      └─► Fetcher.mu
 //	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu

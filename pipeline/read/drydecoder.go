@@ -84,7 +84,7 @@ func (c *dryCodec) decoder(raw io.Reader, pos int64) *dryDecoder {
 	if memory == 0 {
 		memory = max(choose.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)-choose.BesideDecoderBytes, 0)
 	}
-	return &dryDecoder{codec: c, raw: raw.(discarder), pos: pos, decodedBytes: s.DecodedBytes, rawBytes: s.Object.SizeBytes, memoryBytes: memory, blockBytes: blockBytes(s.Codec.Name())}
+	return &dryDecoder{codec: c, raw: raw, pos: pos, decodedBytes: s.DecodedBytes, rawBytes: s.Object.SizeBytes, memoryBytes: memory, blockBytes: blockBytes(s.Codec.Name())}
 }
 
 // blockBytes returns how many bytes a decoder of a codec decodes at a time: RFC 8878's maximum for
@@ -130,10 +130,9 @@ func (d *dryIndex) firstEntry(shard int, from, to int64, good func(format.Entry)
 	return end, d.Entry(shard, end)
 }
 
-// discarder is a reader of a compressed shard that can skip bytes.
-type discarder interface {
-	Discard(n int) (int, error)
-}
+// unread is what a dry decoder reads to: reads of a dry run leave it as it is (options.Dry). So it
+// takes address space, and no memory.
+var unread = sync.OnceValue(func() []byte { return make([]byte, 1<<20) })
 
 // dryDecoder advances through the members of a shard as they are in the index, and skips their
 // bytes in the file. Between two places at which decoding can begin, it skips the same amount for
@@ -146,7 +145,7 @@ type discarder interface {
 //	              └ rawPos      rawEnd
 type dryDecoder struct {
 	codec                  *dryCodec
-	raw                    discarder
+	raw                    io.Reader
 	decodedBytes, rawBytes int64 // of the shard
 	memoryBytes            int64
 	blockBytes             int64 // decoded bytes that a real decoder decodes at a time
@@ -208,7 +207,8 @@ func (d *dryDecoder) Read(p []byte) (int, error) {
 // take skips the file's bytes before to.
 func (d *dryDecoder) take(to int64) error {
 	for d.rawPos < to {
-		n, err := d.raw.Discard(int(to - d.rawPos))
+		skipped := unread()
+		n, err := d.raw.Read(skipped[:min(to-d.rawPos, int64(len(skipped)))])
 		if err != nil {
 			return err
 		}

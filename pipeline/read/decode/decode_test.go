@@ -3,7 +3,6 @@ package decode
 import (
 	"bytes"
 	"context"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -27,32 +26,24 @@ type owner struct {
 	data *readtest.Dataset
 
 	mu      sync.Mutex
-	passing func(d *Decoder, piece int) Load
-	room    func(l Load) bool
+	passing func(piece int) *Load
+	room    func(l *Load) bool
 	came    map[int]int // pieces, and how often they came
 	brought int         // loads that came, whatever they are of
 	failed  map[int]error
 	change  sync.Cond
 }
 
-// piece is a load of one record.
-type piece struct {
-	number, offset int64
-	mem            []byte
+// loadOf returns a load of a range of a shard, with its memory.
+func loadOf(number, shard int, offset, size int64) *Load {
+	l := chunkmap.Layout{Ranges: []chunkmap.Range{{OffsetBytes: offset, SizeBytes: size}}, SizeBytes: size, ReachBytes: offset + size}
+	return &Load{Piece: number, Shard: shard, Layout: l, Memory: make([]byte, size)}
 }
 
-func (p *piece) Piece() int { return int(p.number) }
-func (p *piece) Bounds() (start, end, reach int64) {
-	return p.offset, p.offset + int64(len(p.mem)), p.offset + int64(len(p.mem))
-}
-func (p *piece) Ranges() iter.Seq2[int64, int64] {
-	return func(yield func(off, size int64) bool) { yield(p.offset, int64(len(p.mem))) }
-}
-func (p *piece) Memory() []byte { return p.mem }
-
-func (o *owner) load(number int) *piece {
+// load returns a load of one record.
+func (o *owner) load(number int) *Load {
 	x := o.data.Index.ExtentTable[number]
-	return &piece{int64(number), x.OffsetBytes, make([]byte, x.SizeBytes)}
+	return loadOf(number, x.Shard, x.OffsetBytes, x.SizeBytes)
 }
 
 func (o *owner) PiecesOf(shard int) (first, last int) {
@@ -60,33 +51,34 @@ func (o *owner) PiecesOf(shard int) (first, last int) {
 	return int(s.First), int(s.First + s.Records - 1)
 }
 
-func (o *owner) Room(l Load) bool { return o.room == nil || o.room(l) }
-func (o *owner) Passing(d *Decoder, piece int) Load {
+func (o *owner) Room(l *Load) bool { return o.room == nil || o.room(l) }
+func (o *owner) Passing(piece int) *Load {
 	if o.passing == nil {
 		return nil
 	}
-	return o.passing(d, piece)
+	return o.passing(piece)
 }
 func (o *owner) Next(int, int) int { return -1 }
-func (o *owner) Came(l Load) {
+func (o *owner) Came(l *Load) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.brought++
-	if p := l.(*piece); string(p.mem) == string(o.data.Records[p.number]) {
-		o.came[l.Piece()]++
+	if string(l.Memory) == string(o.data.Records[l.Piece]) {
+		o.came[l.Piece]++
 	}
 	o.change.Broadcast()
 }
-func (o *owner) Broken(int, error) {}
-func (o *owner) Failed(loads []Load, err error) {
+func (o *owner) Failed(_ int, loads []*Load, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range loads {
-		o.failed[l.Piece()] = err
+		o.failed[l.Piece] = err
 	}
 	o.change.Broadcast()
 }
-func (o *owner) Shrink() {}
+func (o *owner) Shrink()                   {}
+func (o *owner) News(News)                 {}
+func (o *owner) WantedSoon(int, bool) bool { return false }
 
 // ended waits until so many loads have come or failed.
 func (o *owner) ended(n int) {
@@ -127,10 +119,10 @@ var oneMember = readtest.Shape{Codec: "gz", Shards: 1, Records: 100, MaxBytes: 2
 
 func TestLoadsOfShardAreServedInOnePass(t *testing.T) {
 	o, set := newOwner(t, oneMember)
-	first := set.Assign(0, o.load(10), budget.Demand)
+	first := set.Assign(o.load(10), budget.Demand)
 	o.ended(1)
 	for _, n := range []int{60, 30, 90} {
-		set.Assign(0, o.load(n), budget.Demand)
+		set.Assign(o.load(n), budget.Demand)
 	}
 	o.ended(4)
 	require.Equal(t, map[int]int{10: 1, 30: 1, 60: 1, 90: 1}, o.came)
@@ -143,14 +135,14 @@ func TestLoadsOfShardAreServedInOnePass(t *testing.T) {
 func TestLoadAddedDuringKeepCallbackIsServed(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	var given, earlier *Decoder
-	o.passing = func(d *Decoder, piece int) Load {
+	o.passing = func(piece int) *Load {
 		if piece == 40 && given == nil {
-			given = set.Assign(0, o.load(40), budget.Demand)
-			earlier = set.Assign(0, o.load(20), budget.Demand)
+			given = set.Assign(o.load(40), budget.Demand)
+			earlier = set.Assign(o.load(20), budget.Demand)
 		}
 		return nil
 	}
-	d := set.Assign(0, o.load(80), budget.Demand)
+	d := set.Assign(o.load(80), budget.Demand)
 	o.ended(3)
 	require.Same(t, d, given, "it has not passed the piece yet")
 	require.NotSame(t, d, earlier, "it is behind that one")
@@ -159,13 +151,13 @@ func TestLoadAddedDuringKeepCallbackIsServed(t *testing.T) {
 
 func TestOpportunisticLoadsAreServedInPassing(t *testing.T) {
 	o, set := newOwner(t, oneMember)
-	o.passing = func(_ *Decoder, piece int) Load {
+	o.passing = func(piece int) *Load {
 		if piece%10 == 0 {
 			return o.load(piece)
 		}
 		return nil
 	}
-	set.Assign(0, o.load(35), budget.Demand)
+	set.Assign(o.load(35), budget.Demand)
 	o.ended(5)
 	require.Equal(t, map[int]int{0: 1, 10: 1, 20: 1, 30: 1, 35: 1}, o.came)
 }
@@ -174,15 +166,15 @@ func TestOpportunisticLoadsAreServedInPassing(t *testing.T) {
 func TestLoadWithoutMemoryDoesNotAdvanceDecoder(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	refused := make(chan struct{})
-	o.room = func(l Load) bool {
-		if l.Piece() != 50 {
+	o.room = func(l *Load) bool {
+		if l.Piece != 50 {
 			return true
 		}
 		close(refused)
-		o.Failed([]Load{l}, budget.ErrNoRoom)
+		o.Failed(0, []*Load{l}, budget.ErrNoRoom)
 		return false
 	}
-	d := set.Assign(0, o.load(50), budget.Prefetch)
+	d := set.Assign(o.load(50), budget.Prefetch)
 	<-refused
 	o.ended(1)
 	require.Eventually(t, func() bool {
@@ -190,7 +182,7 @@ func TestLoadWithoutMemoryDoesNotAdvanceDecoder(t *testing.T) {
 		defer set.mu.Unlock()
 		return !d.running
 	}, time.Minute, time.Millisecond)
-	require.Same(t, d, set.Assign(0, o.load(51), budget.Demand))
+	require.Same(t, d, set.Assign(o.load(51), budget.Demand))
 	o.ended(2)
 	require.Equal(t, map[int]int{51: 1}, o.came)
 	require.Equal(t, map[int]error{50: budget.ErrNoRoom}, o.failed)
@@ -199,7 +191,7 @@ func TestLoadWithoutMemoryDoesNotAdvanceDecoder(t *testing.T) {
 func TestLoadIsCancellableUntilItsDecoderReachesIt(t *testing.T) {
 	o, set := newOwner(t, oneMember)
 	asked, answer := make(chan struct{}), make(chan struct{})
-	o.passing = func(_ *Decoder, piece int) Load {
+	o.passing = func(piece int) *Load {
 		if piece == 5 {
 			close(asked)
 			<-answer
@@ -207,26 +199,26 @@ func TestLoadIsCancellableUntilItsDecoderReachesIt(t *testing.T) {
 		return nil
 	}
 	near, far := o.load(6), o.load(70)
-	d := set.Assign(0, near, budget.Demand)
+	d := set.Assign(near, budget.Demand)
 	<-asked
-	require.Same(t, d, set.Assign(0, far, budget.Prefetch))
-	require.True(t, d.TakeBack(far))
-	require.False(t, d.TakeBack(far))
+	require.Same(t, d, set.Assign(far, budget.Prefetch))
+	require.True(t, set.TakeBack(far))
+	require.False(t, set.TakeBack(far))
 	close(answer)
 	o.ended(1)
-	require.False(t, d.TakeBack(near))
+	require.False(t, set.TakeBack(near))
 	require.Equal(t, map[int]int{6: 1}, o.came)
 }
 
 func TestStoppedDecodersEndTheirLoads(t *testing.T) {
 	o, set := newOwner(t, oneMember)
-	o.passing = func(_ *Decoder, piece int) Load {
+	o.passing = func(piece int) *Load {
 		if piece == 5 {
 			set.Stop()
 		}
 		return nil
 	}
-	set.Assign(0, o.load(60), budget.Demand)
+	set.Assign(o.load(60), budget.Demand)
 	o.ended(1)
 	require.Equal(t, map[int]error{60: budget.ErrClosed}, o.failed)
 }
@@ -264,7 +256,7 @@ func TestSlowReadCallbackDoesNotBlock(t *testing.T) {
 	told := make(chan Stats, 1)
 	set.o.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
 	for range 2 * slowPasses { // two of three records are passed each time
-		set.Assign(0, o.load(2), budget.Demand)
+		set.Assign(o.load(2), budget.Demand)
 		set.goroutines.Wait()
 		set.mu.Lock()
 		for set.closeOldest() {

@@ -28,12 +28,12 @@ type Decoder struct {
 
 	// With Set.mu held.
 	running bool
-	waits   bool   // for memory
-	asking  bool   // about piece: loads of earlier pieces are refused
-	work    []Load // by place in the shard
-	at      int64  // where it will be when it looks at work next
-	piece   int    // the first piece that begins there or later
-	used    uint64 // when it was paused
+	waits   bool    // for memory
+	asking  bool    // about piece: loads of earlier pieces are refused
+	work    []*Load // by place in the shard
+	at      int64   // where it will be when it looks at work next
+	piece   int     // the first piece that begins there or later
+	used    uint64  // when it was paused
 	held    int64
 
 	// Used by the goroutine that runs the decoder or, while it is paused, with Set.mu held.
@@ -71,14 +71,11 @@ func (s *Set) newDecoder(shard int, entry format.Entry, own int64) *Decoder {
 	return d
 }
 
-// Clock returns the time when the decoder last made progress, in nanoseconds of the Set's now.
-func (d *Decoder) Clock() *atomic.Int64 { return &d.clock }
-
-// Waits returns the decoder's record of its waits for storage.
-func (d *Decoder) Waits() *meter.WaitClock { return &d.ledger }
-
-// Pos returns the decoder's offset in the decoded shard.
-func (d *Decoder) Pos() int64 { return d.pos }
+// serves makes a load wait for d.
+func (d *Decoder) serves(l *Load) {
+	l.clock.Store(&d.clock)
+	l.waits.Store(&d.ledger)
+}
 
 // open creates the codec's decoder, unless it exists already.
 func (d *Decoder) open() error {
@@ -124,27 +121,27 @@ func (d *Decoder) newDecoder() (format.Decoder, error) {
 }
 
 // bring decodes a load's piece into the load's memory.
-func (d *Decoder) bring(l Load) error {
-	_, end, reach := l.Bounds()
+func (d *Decoder) bring(l *Load) error {
+	end, reach := l.Layout.End(), l.Layout.ReachBytes
 	if d.parts {
 		d.raw.until = d.set.o.Index.Part(d.shard, end-1).EndRawBytes
 	}
-	mem := l.Memory()
+	mem := l.Memory
 	to := int64(0)
-	for off, size := range l.Ranges() {
-		if err := d.skip(off); err != nil {
+	for _, r := range l.Layout.Ranges {
+		if err := d.skip(r.OffsetBytes); err != nil {
 			return err
 		}
-		p := mem[to : to+size]
-		if overlap := d.pos - off; overlap > int64(len(d.tail)) {
-			return fmt.Errorf("a decoder is at offset %d, past what it has to decode from %d on: a defect of lsiofs, please report it", d.pos, off)
+		p := mem[to : to+r.SizeBytes]
+		if overlap := d.pos - r.OffsetBytes; overlap > int64(len(d.tail)) {
+			return fmt.Errorf("a decoder is at offset %d, past what it has to decode from %d on: a defect of lsiofs, please report it", d.pos, r.OffsetBytes)
 		} else if overlap > 0 {
 			p = p[copy(p, d.tail[int64(len(d.tail))-overlap:]):]
 		}
 		if err := d.fill(p); err != nil {
 			return err
 		}
-		to += size
+		to += r.SizeBytes
 	}
 	d.tail = append(d.tail[:0], mem[to-(end-reach):to]...)
 	return d.checkEnd(l)
@@ -153,8 +150,8 @@ func (d *Decoder) bring(l Load) error {
 // checkEnd lets the codec verify its checksum before the piece is passed on, if the piece is
 // followed by the end of a member, by a point, or by the end of the needed part of the shard. In a
 // shard that consists of parts, other records may follow the piece's last record in its part.
-func (d *Decoder) checkEnd(l Load) error {
-	next, entry := l.Piece()+1, format.Entry{DecodedBytes: d.decoded}
+func (d *Decoder) checkEnd(l *Load) error {
+	next, entry := l.Piece+1, format.Entry{DecodedBytes: d.decoded}
 	if x := d.set; x.places.AnyFrom(d.shard, next) {
 		entry = x.o.Index.Entry(d.shard, x.places.StartBytes(next))
 	}

@@ -17,8 +17,8 @@ func (o *owner) bytesOf(offset, size int64) []byte {
 }
 
 // part is a load of a part of a piece, as the records of one phase of a sample are.
-func (o *owner) part(number int, from, to int64) *piece {
-	return &piece{int64(number), o.data.Index.ExtentTable[number].OffsetBytes + from, make([]byte, to-from)}
+func (o *owner) part(number int, from, to int64) *Load {
+	return loadOf(number, 0, o.data.Index.ExtentTable[number].OffsetBytes+from, to-from)
 }
 
 // Epochs of a sample want different records of a piece, at the same time: each load is brought,
@@ -27,8 +27,8 @@ func TestLoadsOfSeveralPartsOfPieceAreServed(t *testing.T) {
 	for seed := range uint64(30) {
 		o, set := newOwner(t, oneMember)
 		dice := rand.New(rand.NewPCG(seed, 1))
-		var parts []*piece
-		draw := func(number int) *piece {
+		var parts []*Load
+		draw := func(number int) *Load {
 			size := o.data.Index.ExtentTable[number].SizeBytes
 			from := dice.Int64N(size)
 			p := o.part(number, from, from+1+dice.Int64N(size-from))
@@ -36,22 +36,22 @@ func TestLoadsOfSeveralPartsOfPieceAreServed(t *testing.T) {
 			return p
 		}
 		assigned := make(chan struct{})
-		o.room = func(l Load) bool {
+		o.room = func(l *Load) bool {
 			<-assigned // all are there before the first is brought
 			return true
 		}
 		asked := false
-		o.passing = func(d *Decoder, number int) Load { // and one comes while it is asked what to keep
+		o.passing = func(number int) *Load { // and one comes while it is asked what to keep
 			if number != 40 || asked {
 				return nil
 			}
 			asked = true
-			set.Assign(0, draw(number), budget.Demand)
-			set.Assign(0, draw(number), budget.Demand)
+			set.Assign(draw(number), budget.Demand)
+			set.Assign(draw(number), budget.Demand)
 			return draw(number)
 		}
 		for _, number := range []int{10, 30, 30, 30, 30, 31, 31, 80} {
-			set.Assign(0, draw(number), budget.Demand)
+			set.Assign(draw(number), budget.Demand)
 		}
 		close(assigned)
 		o.mu.Lock()
@@ -62,7 +62,7 @@ func TestLoadsOfSeveralPartsOfPieceAreServed(t *testing.T) {
 		require.Empty(t, o.failed)
 		require.Len(t, parts, 11)
 		for _, p := range parts {
-			require.Equal(t, o.bytesOf(p.offset, int64(len(p.mem))), p.mem, fmt.Sprintf("seed %d: [%d, %d) of piece %d", seed, p.offset, p.offset+int64(len(p.mem)), p.number))
+			require.Equal(t, o.bytesOf(p.Layout.Start(), p.Layout.SizeBytes), p.Memory, fmt.Sprintf("seed %d: [%d, %d) of piece %d", seed, p.Layout.Start(), p.Layout.End(), p.Piece))
 		}
 	}
 }

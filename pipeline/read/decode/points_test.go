@@ -22,11 +22,11 @@ func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	for _, n := range []int{39, 12, 25} {
 		before := set.Stats().DecodedBytes
 		l := o.load(n)
-		set.Assign(0, l, budget.Demand)
+		set.Assign(l, budget.Demand)
 		set.goroutines.Wait()
-		entry := o.data.Index.Entry(0, l.offset)
+		entry := o.data.Index.Entry(0, l.Layout.Start())
 		require.Positive(t, entry.Point)
-		require.LessOrEqual(t, int64(set.Stats().DecodedBytes-before), l.offset-entry.DecodedBytes+2*100_000)
+		require.LessOrEqual(t, int64(set.Stats().DecodedBytes-before), l.Layout.Start()-entry.DecodedBytes+2*100_000)
 		set.mu.Lock()
 		for set.closeOldest() {
 		}
@@ -41,17 +41,17 @@ func TestShardIsDecodedOnSeveralCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	o, set := newOwner(t, long)
 	last, came := 39, make(chan struct{})
-	o.room = func(l Load) bool {
-		if l.Piece() == 0 {
+	o.room = func(l *Load) bool {
+		if l.Piece == 0 {
 			<-came // which is behind it
 		}
 		return true
 	}
 	decoders := map[*Decoder]bool{}
 	for n := range last {
-		decoders[set.Assign(0, o.load(n), budget.Prefetch)] = true
+		decoders[set.Assign(o.load(n), budget.Prefetch)] = true
 	}
-	far := set.Assign(0, o.load(last), budget.Demand)
+	far := set.Assign(o.load(last), budget.Demand)
 	require.Len(t, decoders, 2, "the first one has little before it where the first point is")
 	require.True(t, decoders[far], "which goes on there")
 	o.mu.Lock()
@@ -80,9 +80,9 @@ func TestChangedByteIsDetectedAtNextPoint(t *testing.T) {
 		return number
 	}
 	last := piece(points[1].DecodedBytes) // which ends before the second point
-	set.Assign(0, o.load(last-1), budget.Demand)
+	set.Assign(o.load(last-1), budget.Demand)
 	o.ended(1)
-	set.Assign(0, o.load(last+1), budget.Demand)
+	set.Assign(o.load(last+1), budget.Demand)
 	o.ended(2)
 	require.Equal(t, map[int]int{last - 1: 1}, o.came)
 	damage, ok := errors.AsType[*format.CorruptError](o.failed[last+1])
@@ -103,16 +103,16 @@ func TestLoadsOfPieceContainingPointAreServed(t *testing.T) {
 	}
 	before := at - o.data.Index.ExtentTable[number].OffsetBytes
 	require.Greater(t, before, int64(100))
-	parts := []*piece{o.part(number, 0, before-80), o.part(number, before-70, before-60), o.part(number, before-60, before-50), o.part(number, before-20, before+20)}
+	parts := []*Load{o.part(number, 0, before-80), o.part(number, before-70, before-60), o.part(number, before-60, before-50), o.part(number, before-20, before+20)}
 	for i, p := range parts {
-		set.Assign(0, p, budget.Demand)
+		set.Assign(p, budget.Demand)
 		o.mu.Lock()
 		for o.brought < i+1 && len(o.failed) == 0 {
 			o.change.Wait()
 		}
 		o.mu.Unlock()
 		require.Empty(t, o.failed)
-		require.Equal(t, o.bytesOf(p.offset, int64(len(p.mem))), p.mem)
+		require.Equal(t, o.bytesOf(p.Layout.Start(), p.Layout.SizeBytes), p.Memory)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestLoadsOfPieceContainingPointAreServed(t *testing.T) {
 func TestInvalidPointsErrorSuggestsFix(t *testing.T) {
 	o, set := newOwner(t, long)
 	o.data.Index.PointTable[0][2].State = []byte("no window")
-	set.Assign(0, o.load(39), budget.Demand)
+	set.Assign(o.load(39), budget.Demand)
 	o.ended(1)
 	require.ErrorContains(t, o.failed[39], "makes the index again")
 }

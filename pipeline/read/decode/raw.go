@@ -99,23 +99,16 @@ func (r *rawReader) ask() {
 	runtime.Gosched()
 }
 
-// Read implements io.Reader. While it waits, it releases the core that its caller holds.
+// Read implements io.Reader. While it waits, it releases the core that its caller holds. In a dry run
+// it leaves p as it is.
 func (r *rawReader) Read(p []byte) (int, error) {
 	if err := r.take(); err != nil {
 		return 0, err
 	}
-	n := copy(p, r.cur)
-	r.cur = r.cur[n:]
-	return n, nil
-}
-
-// Discard skips up to n bytes and returns how many it skipped. It waits and fails like Read, but
-// does not access the bytes.
-func (r *rawReader) Discard(n int) (int, error) {
-	if err := r.take(); err != nil {
-		return 0, err
+	n := min(len(p), len(r.cur))
+	if r.set.o.Dry == nil {
+		copy(p, r.cur)
 	}
-	n = min(n, len(r.cur))
 	r.cur = r.cur[n:]
 	return n, nil
 }

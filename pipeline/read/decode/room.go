@@ -70,8 +70,8 @@ func (s *Set) makeRoom(d *Decoder) {
 	}
 	s.hold(d, want)
 	s.mu.Unlock()
-	if s.work != nil {
-		s.work.Shrink()
+	if s.owner != nil {
+		s.owner.Shrink()
 	}
 }
 

@@ -2,10 +2,8 @@ package decode
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 
-	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
@@ -13,17 +11,16 @@ import (
 // placeBefore returns the last offset, at or before the start of a load, where the decoder is now or
 // where one of its loads will end. One piece may have several loads, for records of different
 // parts; one decoder takes those that do not overlap. It is called with Set.mu held.
-func (d *Decoder) placeBefore(l Load) (int64, bool) {
-	start, _, end := l.Bounds()
-	if d.at > start || d.asking && l.Piece() < d.piece {
+func (d *Decoder) placeBefore(l *Load) (int64, bool) {
+	start, end := l.Layout.Start(), l.Layout.ReachBytes
+	if d.at > start || d.asking && l.Piece < d.piece {
 		return 0, false
 	}
 	p := d.at
 	for _, x := range d.work {
-		from, _, reach := x.Bounds()
-		if reach <= start {
+		if reach := x.Layout.ReachBytes; reach <= start {
 			p = max(p, reach)
-		} else if x.Piece() == l.Piece() && from < end {
+		} else if x.Piece == l.Piece && x.Layout.Start() < end {
 			return 0, false
 		}
 	}
@@ -31,37 +28,41 @@ func (d *Decoder) placeBefore(l Load) (int64, bool) {
 }
 
 // add inserts a load into the decoder's work. It is called with Set.mu held.
-func (d *Decoder) add(l Load) {
-	i, _ := slices.BinarySearchFunc(d.work, l, func(x, l Load) int {
-		from, _, _ := x.Bounds()
-		start, _, _ := l.Bounds()
-		return cmp.Or(cmp.Compare(x.Piece(), l.Piece()), cmp.Compare(from, start))
+func (d *Decoder) add(l *Load) {
+	i, _ := slices.BinarySearchFunc(d.work, l, func(x, l *Load) int {
+		return cmp.Or(cmp.Compare(x.Piece, l.Piece), cmp.Compare(x.Layout.Start(), l.Layout.Start()))
 	})
 	d.work = slices.Insert(d.work, i, l)
+	l.decoder = d
+	d.serves(l)
 }
 
 // passOver reassigns the loads that begin before the offset that the decoder is moving to. They are
 // for another part of the piece that it keeps in passing, and arrived while it called the owner. It
 // is called with Set.mu held.
 func (s *Set) passOver(d *Decoder) {
-	var behind []Load
-	d.work = slices.DeleteFunc(d.work, func(x Load) bool {
-		start, _, _ := x.Bounds()
-		if start < d.at {
-			behind = append(behind, x)
+	var behind []*Load
+	d.work = slices.DeleteFunc(d.work, func(x *Load) bool {
+		if x.Layout.Start() >= d.at {
+			return false
 		}
-		return start < d.at
+		behind = append(behind, x)
+		return true
 	})
 	for _, x := range behind {
-		s.assign(d.shard, x, budget.Demand)
+		s.assign(x, budget.Demand)
 	}
 }
 
-// TakeBack removes a load from the decoder, and reports whether it could: it returns false if the
-// decoder has already started on it.
-func (d *Decoder) TakeBack(l Load) bool {
-	d.set.mu.Lock()
-	defer d.set.mu.Unlock()
+// TakeBack removes a load from its decoder, and reports whether it could: it returns false if the
+// decoder has already started on it, or there is none.
+func (s *Set) TakeBack(l *Load) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := l.decoder
+	if d == nil {
+		return false
+	}
 	i := slices.Index(d.work, l)
 	if i < 0 {
 		return false
@@ -99,7 +100,7 @@ func (s *Set) run(d *Decoder) {
 			s.mu.Lock()
 			s.hold(d, d.memory())
 			s.mu.Unlock()
-			s.work.Came(l)
+			s.owner.Came(l)
 		}
 		s.yield(d)
 	}
@@ -120,7 +121,7 @@ func (s *Set) yield(d *Decoder) {
 // next decides what the decoder does next: decode the load l, whose memory is then allocated, or
 // skip unneeded bytes up to the offset to. If more is false, the decoder has paused or the set is
 // closed.
-func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
+func (s *Set) next(d *Decoder) (l *Load, to int64, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if came := d.pos - int64(len(d.tail)); came > d.at && !s.closed {
@@ -142,14 +143,14 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			}
 			continue
 		}
-		if l = d.work[0]; l.Piece() > d.piece {
+		if l = d.work[0]; l.Piece > d.piece {
 			passing := s.keepInPassing(d)
 			if passing != nil {
-				_, _, d.at = passing.Bounds()
+				d.at = passing.Layout.ReachBytes
 				s.passOver(d)
 				return passing, d.at, true
 			}
-			if len(d.work) == 0 || d.work[0].Piece() <= d.piece {
+			if len(d.work) == 0 || d.work[0].Piece <= d.piece {
 				continue // a load arrived after the decision not to keep the piece
 			}
 			// Skip piece by piece, so that loads in between can still be assigned to it.
@@ -162,11 +163,11 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			continue
 		}
 		d.work = d.work[1:]
-		d.piece = l.Piece() + 1
+		d.piece = l.Piece + 1
 		at := d.at
-		_, _, d.at = l.Bounds()
+		d.at = l.Layout.ReachBytes
 		s.mu.Unlock()
-		room := s.work.Room(l)
+		room := s.owner.Room(l)
 		s.mu.Lock()
 		if room {
 			return l, d.at, true
@@ -175,7 +176,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 	}
 	loads := s.end(d)
 	s.mu.Unlock()
-	s.work.Failed(loads, budget.ErrClosed)
+	s.owner.Failed(d.shard, loads, budget.ErrClosed)
 	s.mu.Lock()
 	return nil, 0, false
 }
@@ -183,9 +184,9 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 // sweepOn is next for a decoder without loads: while there is memory, the decoder may move on to a
 // piece that is needed and not in memory. Otherwise sweepOn returns the current offset. It releases
 // mu temporarily.
-func (s *Set) sweepOn(d *Decoder) (Load, int64) {
+func (s *Set) sweepOn(d *Decoder) (*Load, int64) {
 	s.mu.Unlock()
-	piece := s.work.Next(d.shard, d.piece)
+	piece := s.owner.Next(d.shard, d.piece)
 	s.mu.Lock()
 	if piece < 0 || len(d.work) > 0 || s.closed {
 		return nil, d.pos
@@ -197,8 +198,7 @@ func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 		return nil, to
 	}
 	if passing := s.keepInPassing(d); passing != nil {
-		_, _, reach := passing.Bounds()
-		return passing, reach
+		return passing, passing.Layout.ReachBytes
 	}
 	return nil, d.pos
 }
@@ -206,34 +206,32 @@ func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 // keepInPassing returns a load for the next piece, or nil if the piece is not worth keeping. It
 // releases mu temporarily: loads may arrive meanwhile, but none of an earlier piece, nor can
 // there be another load of this piece if it is kept.
-func (s *Set) keepInPassing(d *Decoder) Load {
+func (s *Set) keepInPassing(d *Decoder) *Load {
 	d.asking = true
 	s.mu.Unlock()
-	l := s.work.Passing(d, d.piece)
+	l := s.owner.Passing(d.piece)
 	s.mu.Lock()
 	d.asking = false
 	if l != nil {
 		d.piece++
+		d.serves(l)
 	}
 	return l
 }
 
 // fail ends a decoder and fails all its loads. l is the load that it was decoding, or nil.
-func (s *Set) fail(d *Decoder, l Load, err error) {
-	if _, ok := errors.AsType[*format.CorruptError](err); ok {
-		s.work.Broken(d.shard, err)
-	}
+func (s *Set) fail(d *Decoder, l *Load, err error) {
 	s.mu.Lock()
 	loads := s.end(d)
 	s.mu.Unlock()
 	if l != nil {
-		loads = append([]Load{l}, loads...)
+		loads = append([]*Load{l}, loads...)
 	}
-	s.work.Failed(loads, err)
+	s.owner.Failed(d.shard, loads, err)
 }
 
 // end removes a decoder and returns its remaining loads.
-func (s *Set) end(d *Decoder) []Load {
+func (s *Set) end(d *Decoder) []*Load {
 	loads := d.work
 	d.work = nil
 	d.running = false

@@ -16,24 +16,23 @@ import (
 type board struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
-	loads  map[int]*piece // that are on their way
-	there  map[int]bool   // pieces that are kept
-	given  map[*piece]*Decoder
-	begun  int // loads that were given to the set, or made in passing
-	ended  map[*piece]string
+	loads  map[int]*Load // that are on their way
+	there  map[int]bool  // pieces that are kept
+	begun  int           // loads that were given to the set, or made in passing
+	ended  map[*Load]string
 	wrong  []string
 	change sync.Cond
 }
 
-func (b *board) end(p *piece, how string) {
+func (b *board) end(p *Load, how string) {
 	if was := b.ended[p]; was != "" {
 		b.wrong = append(b.wrong, was+", then "+how)
 	}
-	if b.loads[p.Piece()] != p {
+	if b.loads[p.Piece] != p {
 		b.wrong = append(b.wrong, how+" of what was not on its way")
 	}
 	b.ended[p] = how
-	delete(b.loads, p.Piece())
+	delete(b.loads, p.Piece)
 	b.change.Broadcast()
 }
 
@@ -49,11 +48,11 @@ func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 			o, set := newOwner(t, shape)
 			set.o.Decoders = 1 + int(seed)%3
 			b := &board{
-				rng: rand.New(rand.NewPCG(seed, 7)), loads: map[int]*piece{}, there: map[int]bool{},
-				given: map[*piece]*Decoder{}, ended: map[*piece]string{},
+				rng: rand.New(rand.NewPCG(seed, 7)), loads: map[int]*Load{}, there: map[int]bool{},
+				ended: map[*Load]string{},
 			}
 			b.change.L = &b.mu
-			set.work = boardWork{o, set, b}
+			set.owner = boardWork{o, set, b}
 			b.play(o, set, 600)
 		}
 	}
@@ -76,7 +75,7 @@ func (b *board) play(o *owner, set *Set, asks int) {
 				case p == nil:
 					delete(b.there, number)
 				case rng.IntN(3) == 0: // nobody wants it any more
-					if d := b.given[p]; d != nil && d.TakeBack(p) {
+					if set.TakeBack(p) {
 						b.end(p, "taken back")
 					}
 				case rng.IntN(2) == 0:
@@ -102,21 +101,20 @@ func (b *board) play(o *owner, set *Set, asks int) {
 
 // ask gives the load of a piece that is on its way, or begins one; nil where it is
 // there, or there is no room. It is called with mu held.
-func (b *board) ask(o *owner, set *Set, number int, u budget.Urgency) *piece {
+func (b *board) ask(o *owner, set *Set, number int, u budget.Urgency) *Load {
 	p := b.loads[number]
 	if p != nil || b.there[number] {
 		return p
 	}
 	p = o.load(number)
-	d := set.Assign(o.data.Index.ExtentTable[number].Shard, p, u)
-	if d == nil {
+	if set.Assign(p, u) == nil {
 		if u == budget.Demand {
 			b.wrong = append(b.wrong, "a load that is waited for was refused")
 		}
 		return nil
 	}
 	b.begun++
-	b.loads[number], b.given[p] = p, d
+	b.loads[number] = p
 	return p
 }
 
@@ -136,18 +134,18 @@ type boardWork struct {
 	b   *board
 }
 
-func (w boardWork) Room(l Load) bool {
+func (w boardWork) Room(l *Load) bool {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	w.meanwhile(l.Piece())
+	w.meanwhile(l.Piece)
 	if w.b.rng.IntN(5) == 0 {
-		w.b.end(l.(*piece), "no room")
+		w.b.end(l, "no room")
 		return false
 	}
 	return true
 }
 
-func (w boardWork) Passing(d *Decoder, number int) Load {
+func (w boardWork) Passing(number int) *Load {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.meanwhile(number)
@@ -173,24 +171,23 @@ func (w boardWork) Next(shard, number int) int {
 	return -1
 }
 
-func (w boardWork) Came(l Load) {
+func (w boardWork) Came(p *Load) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	p := l.(*piece)
 	how := "came"
-	if string(p.mem) != string(w.data.Records[p.number]) {
+	if string(p.Memory) != string(w.data.Records[p.Piece]) {
 		how = "came wrong"
 		w.b.wrong = append(w.b.wrong, how)
 	}
 	w.b.end(p, how)
-	w.b.there[p.Piece()] = true
+	w.b.there[p.Piece] = true
 }
 
-func (w boardWork) Failed(loads []Load, err error) {
+func (w boardWork) Failed(_ int, loads []*Load, err error) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	for _, l := range loads {
-		w.b.end(l.(*piece), err.Error())
+		w.b.end(l, err.Error())
 		w.b.wrong = append(w.b.wrong, err.Error())
 	}
 }

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,7 +18,7 @@ type Set struct {
 	places *chunkmap.Map
 	budget *budget.Budget
 	now    func() int64
-	work   Work
+	owner  Owner
 	// blockBytes is the size of a read.
 	blockBytes int
 	// cores has a token for each core: decoders hold one while they decode.
@@ -52,11 +51,11 @@ type Set struct {
 const openCostBytes = 64 << 10
 
 // NewSet returns an empty set for an owner. places has the pieces and the records that may be asked
-// for. places and w are nil if the set is only used for Through. Memory that decoders hold is
+// for. places and owner are nil if the set is only used for Through. Memory that decoders hold is
 // charged to b, with the set's lock held. now returns nanoseconds above 0.
-func NewSet(o *options.Options, places *chunkmap.Map, b *budget.Budget, now func() int64, w Work) *Set {
+func NewSet(o *options.Options, places *chunkmap.Map, b *budget.Budget, now func() int64, owner Owner) *Set {
 	s := &Set{
-		o: o, places: places, budget: b, now: now, work: w, blockBytes: o.RawBlockBytes(), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		o: o, places: places, budget: b, now: now, owner: owner, blockBytes: o.RawBlockBytes(), cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		all: map[*Decoder]struct{}{}, byShard: map[int][]*Decoder{}, passed: map[int]int64{}, changed: make(chan struct{}),
 	}
 	s.limit.Store(o.Survey.Limits.DecoderBytes)
@@ -93,19 +92,19 @@ func (s *Set) Stats() Stats {
 	return x
 }
 
-// Assign assigns a load of a shard to the decoder that will reach its piece first: one that is, or
-// will be, at an offset before it, or a new one at the last entry before it. It returns nil if there
-// is no room for another decoder to read ahead. The set must not be closed. While the owner holds a
-// lock that Work's methods take, the load is not completed.
-func (s *Set) Assign(shard int, l Load, u budget.Urgency) *Decoder {
+// Assign assigns a load to the decoder that will reach its piece first: one that is, or will be, at
+// an offset before it, or a new one at the last entry before it. It returns nil if there is no room
+// for another decoder to read ahead. The set must not be closed. While the owner holds a lock that
+// its methods take, the load is not completed.
+func (s *Set) Assign(l *Load, u budget.Urgency) *Decoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.assign(shard, l, u)
+	return s.assign(l, u)
 }
 
 // assign is Assign with mu held.
-func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
-	start, _, _ := l.Bounds()
+func (s *Set) assign(l *Load, u budget.Urgency) *Decoder {
+	shard, start := l.Shard, l.Layout.Start()
 	var best *Decoder
 	var at int64
 	for _, d := range s.byShard[shard] {
@@ -274,42 +273,6 @@ func (s *Set) Close() {
 	defer s.mu.Unlock()
 	for s.closeOldest() {
 	}
-}
-
-// Load is a piece of a shard that a decoder has to decode. It is constant, except for its memory,
-// which is available after Work.Room or Work.Passing.
-type Load interface {
-	// Piece returns its number. The pieces of a shard have consecutive numbers, in shard order.
-	Piece() int
-	// Bounds returns where its first range begins and its last one ends in the decoded shard. reach
-	// is where the next piece begins if that is before end because records overlap; else it is end.
-	Bounds() (start, end, reach int64)
-	// Ranges returns the offsets and sizes of what it consists of, ascending.
-	Ranges() iter.Seq2[int64, int64]
-	// Memory returns where the ranges are stored, one after the other.
-	Memory() []byte
-}
-
-// Work is the owner of the pieces that decoders decode. Its methods are called without a lock of
-// this package, and concurrently.
-type Work interface {
-	// Room allocates the memory of a load that a decoder has reached. If there is none, it ends the
-	// load and returns false.
-	Room(Load) bool
-	// Passing returns a load, with its memory, for a piece that a decoder is about to pass, if the
-	// piece is worth keeping and neither in memory nor being loaded; else nil.
-	Passing(d *Decoder, piece int) Load
-	// Next returns the first piece of the shard, from piece on, to which a decoder without loads
-	// should move on; -1 for none.
-	Next(shard, piece int) int
-	// Came completes a load whose bytes are in its memory.
-	Came(Load)
-	// Broken is called after a checksum error: nothing of the shard can be trusted any more.
-	Broken(shard int, err error)
-	// Failed ends loads with an error.
-	Failed(loads []Load, err error)
-	// Shrink is called when decoders hold more memory than before.
-	Shrink()
 }
 
 // throughBytes is how much of a shard Through decodes at a time.

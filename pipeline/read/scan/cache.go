@@ -7,8 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 )
 
 // cache holds the segments. All its methods are called with Scanner.mu held.
@@ -370,7 +370,7 @@ type entry struct {
 	out    []atomic.Uint64 // one bit per record: delivered
 
 	// If the shard is spooled, its place in the spool is told which records were delivered.
-	spooled *spool.Place
+	spooled *decode.Place
 	ordinal uint64 // of the first record in the shard
 }
 

@@ -3,43 +3,27 @@ package scan
 import (
 	"errors"
 
-	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
-	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 )
 
-// decoding is the decode.Work of a scanner. Decoders call it without locks.
-type decoding struct{ sc *Scanner }
+// owner is the decode.Owner of a scanner: decoders and the spool call it without their locks. They
+// name loads by their pieces, as package mapped does: a piece that is on its way has one load.
+type owner struct{ sc *Scanner }
 
-var (
-	_ decode.Work = decoding{}
-	_ decode.Load = (*load)(nil)
-)
+var _ decode.Owner = owner{}
 
-// assign gives a load to a decoder. It is called with mu held, so that the decoder can't complete
-// it before everything is noted. It returns false if there is no decoder to read ahead.
-func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
-	d := sc.decoders.Assign(ld.shard, ld, u)
-	if d == nil {
-		return false
-	}
-	ld.clock.Store(d.Clock())
-	ld.decoder, ld.via = d, d.Waits()
-	return true
-}
+// loadOf returns the load that decoders or the spool know as l. It is called with mu held.
+func (sc *Scanner) loadOf(l *decode.Load) *load { return sc.loads[l.Piece] }
 
 // Room allocates memory for a load that a decoder has reached.
-func (w decoding) Room(l decode.Load) bool {
-	sc, ld := w.sc, l.(*load)
+func (w owner) Room(l *decode.Load) bool {
+	sc := w.sc
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	u := budget.Prefetch
-	if ld.Waited() {
-		u = budget.Demand
-	}
-	if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
+	ld := sc.loadOf(l)
+	if !sc.alloc(ld, ld.Urgency()) {
 		sc.finishLocked(ld)
 		return false
 	}
@@ -48,7 +32,7 @@ func (w decoding) Room(l decode.Load) bool {
 
 // Passing makes a load of the piece that comes next in the shard, if a reader will need it soon or
 // all pieces fit into memory, it is not in memory or on its way, and there is memory for it.
-func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
+func (w owner) Passing(piece int) *decode.Load {
 	sc := w.sc
 	if !sc.wanted.Wanted(piece) && !(sc.holdsAll && sc.places.Wants(piece)) {
 		return nil
@@ -62,19 +46,17 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	if !some {
 		return nil
 	}
-	ld := &load{piece: piece, shard: shard, layout: l, started: sc.now(), via: d.Waits(), done: make(chan struct{})}
-	ld.clock.Store(d.Clock())
-	var err error
-	if ld.seg, ld.off, err = sc.cache.alloc(l.SizeBytes, budget.Opportunistic); err != nil {
+	ld := sc.newLoad(piece, shard, l)
+	if !sc.alloc(ld, budget.Opportunistic) {
 		return nil
 	}
 	sc.loads[piece] = ld
-	return ld
+	return &ld.Load
 }
 
 // Next returns the piece at which a decoder continues in a scan that sweeps: the next one that is
 // wanted and not in memory.
-func (w decoding) Next(shard, piece int) int {
+func (w owner) Next(shard, piece int) int {
 	sc := w.sc
 	if !sc.sweeps {
 		return -1
@@ -91,22 +73,22 @@ func (w decoding) Next(shard, piece int) int {
 }
 
 // Came completes a load whose bytes have arrived.
-func (w decoding) Came(l decode.Load) {
-	ld := l.(*load)
-	w.sc.addNewline(ld)
-	w.sc.verify(ld)
-	w.sc.finish(ld)
-}
-
-// Broken makes a checksum error the result of every later read of the shard, because what was read
-// before can't be trusted either.
-func (w decoding) Broken(shard int, err error) {
+func (w owner) Came(l *decode.Load) {
 	sc := w.sc
 	sc.mu.Lock()
+	ld := sc.loadOf(l)
+	if sc.o.Verifier != nil { // which takes long
+		sc.mu.Unlock()
+		sc.checkAndFinish(ld)
+		return
+	}
 	defer sc.mu.Unlock()
-	sc.breakShard(shard, err)
+	sc.addNewline(ld)
+	sc.finishLocked(ld)
 }
 
+// breakShard makes a checksum error the result of every later read of the shard, because what was
+// read before can't be trusted either.
 func (sc *Scanner) breakShard(shard int, err error) {
 	sc.broken[shard] = err
 	s := sc.o.Index.Shard(shard)
@@ -121,107 +103,88 @@ func (sc *Scanner) breakShard(shard int, err error) {
 	}
 }
 
-// Failed ends loads with an error.
-func (w decoding) Failed(loads []decode.Load, err error) {
+// Failed ends loads of a shard with an error.
+func (w owner) Failed(shard int, loads []*decode.Load, err error) {
 	sc := w.sc
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	if _, ok := errors.AsType[*format.CorruptError](err); ok {
+		sc.breakShard(shard, err)
+	}
+	sc.fail(loads, err)
+}
+
+func (sc *Scanner) fail(loads []*decode.Load, err error) {
 	for _, l := range loads {
-		ld := l.(*load)
+		ld := sc.loadOf(l)
 		ld.err = err
 		sc.finishLocked(ld)
 	}
 }
 
 // Shrink frees segments to make room for what decoders hold.
-func (w decoding) Shrink() {
+func (w owner) Shrink() {
 	w.sc.mu.Lock()
 	defer w.sc.mu.Unlock()
 	w.sc.cache.shrink()
 }
 
-// spooling is the spool.Owner of a scanner. The spool calls it without holding its lock.
-type spooling struct{ sc *Scanner }
-
-var (
-	_ spool.Owner = spooling{}
-	_ spool.Load  = (*load)(nil)
-)
-
 // assignSpool has a load read from the spool as soon as its bytes are there. It returns false if
 // there is no room to read ahead. It is called with mu held.
 func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
-	ld.clock.Store(sc.spool.Clock(ld.shard))
-	asked, place, waits := sc.spool.Ask(ld, u)
+	asked := sc.spool.Ask(&ld.Load, u)
 	sc.cache.shrink() // for the tables of a shard that was admitted
-	switch asked {
-	case spool.Refused:
-		return false
-	case spool.Waits:
-		ld.via = waits
-		return true
+	if asked != decode.There {
+		return asked == decode.Waits
 	}
-	if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
-		sc.newsOfSpool(sc.spool.Leave(place))
+	if !sc.alloc(ld, u) {
+		sc.newsOfSpool(sc.spool.Leave(&ld.Load))
 		return ld.err != budget.ErrNoRoom
 	}
-	sc.readSpooled(place, ld)
+	sc.readSpooled(ld)
 	return true
 }
 
 // News applies what has happened to loads.
-func (w spooling) News(n spool.News) {
+func (w owner) News(n decode.News) {
 	w.sc.mu.Lock()
 	defer w.sc.mu.Unlock()
 	w.sc.newsOfSpool(n)
 }
 
 // newsOfSpool is News with mu held.
-func (sc *Scanner) newsOfSpool(n spool.News) {
-	if _, ok := errors.AsType[*format.CorruptError](n.Err); ok {
-		sc.breakShard(n.Shard, n.Err)
-	}
-	for _, l := range n.Failed {
-		ld := l.(*load)
-		ld.err = n.Err
-		sc.finishLocked(ld)
-	}
+func (sc *Scanner) newsOfSpool(n decode.News) {
 	for _, l := range n.Without {
-		sc.assign(l.(*load), budget.Demand)
+		sc.decoders.Assign(l, budget.Demand)
 	}
 	sc.cache.shrink()
-	for _, x := range n.There {
-		ld := x.Load.(*load)
-		u := budget.Prefetch
-		if ld.Waited() {
-			u = budget.Demand
-		}
-		if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u); ld.err != nil {
+	for _, l := range n.There {
+		ld := sc.loadOf(l)
+		if !sc.alloc(ld, ld.Urgency()) {
 			sc.finishLocked(ld)
-			sc.newsOfSpool(sc.spool.Leave(x.Place))
+			sc.newsOfSpool(sc.spool.Leave(l))
 			continue
 		}
-		sc.readSpooled(x.Place, ld)
+		sc.readSpooled(ld)
 	}
 }
 
 // readSpooled reads a load from the spool, to memory that it already has.
-func (sc *Scanner) readSpooled(s *spool.Place, ld *load) {
-	ld.spooled = s
+func (sc *Scanner) readSpooled(ld *load) {
 	ld.pending.Store(1)
 	ld.stage.Store(isQueued)
 	sc.running.Add(1)
-	sc.spool.Read(s, diskcache.Reading{Ranges: ld.layout.All(), Memory: ld.Memory(), Wanted: ld.begin, Done: func(err error) {
+	sc.spool.Read(&ld.Load, ld.begin, func(err error) {
 		if err != nil {
 			ld.failed.CompareAndSwap(nil, &err)
 		}
 		ld.pending.Store(0)
 		sc.arrived(ld)
-	}})
+	})
 }
 
 // WantedSoon reads only atomic counts.
-func (w spooling) WantedSoon(shard int, missing bool) bool {
+func (w owner) WantedSoon(shard int, missing bool) bool {
 	sc := w.sc
 	x := sc.o.Index.Shard(shard)
 	for piece := sc.pieces.Of(x.First); piece < sc.pieces.Len() && sc.pieces.Starts[piece] < x.First+x.Records; piece++ {
@@ -238,11 +201,11 @@ func (w spooling) WantedSoon(shard int, missing bool) bool {
 func (sc *Scanner) lostInSpool(ld *load, why error) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	for _, other := range sc.spool.Lost(ld.spooled, why) {
-		sc.bringAgain(other.(*load))
+	for _, other := range sc.spool.Lost(&ld.Load, why) {
+		sc.bringAgain(sc.loadOf(other))
 	}
 	ld.seg.Pins.Unpin()
-	ld.seg, ld.spooled = nil, nil
+	ld.seg, ld.Memory = nil, nil
 	ld.failed.Store(nil)
 	ld.stage.Store(hasBegun)
 	sc.bringAgain(ld)
@@ -258,8 +221,8 @@ func (sc *Scanner) bringAgain(ld *load) {
 		ld.err = errClosed
 	case !ld.Waited():
 		ld.err = errCalledOff
-	case ld.damaged || sc.spool.Avoids(ld.shard):
-		sc.assign(ld, budget.Demand)
+	case ld.damaged || sc.spool.Avoids(ld.Shard):
+		sc.decoders.Assign(&ld.Load, budget.Demand)
 	default:
 		sc.assignSpool(ld, budget.Demand)
 	}
@@ -275,10 +238,6 @@ func (sc *Scanner) closeSpool() error {
 		return nil
 	}
 	left, err := sc.spool.Close()
-	for _, l := range left {
-		ld := l.(*load)
-		ld.err = errClosed
-		sc.finishLocked(ld)
-	}
+	sc.fail(left, errClosed)
 	return err
 }

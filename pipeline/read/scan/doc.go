@@ -5,7 +5,7 @@
 // A shuffled epoch returns to a stretch of a shard again and again. So a piece (a run of
 // consecutive records) is read once, whole, by one large read or by one decoder, and its records
 // wait in memory until they are delivered. If memory is too small for that and shards are
-// compressed, they are decoded to a disk first (package spool), and the pieces come from there.
+// compressed, they are decoded to a disk first (decode.Spool), and the pieces come from there.
 //
 // # Use
 //
@@ -44,7 +44,7 @@
 //	not compressed, and in the page cache   mapped; see package mapped
 //	not compressed                          read, directly to where it stays
 //	compressed                              by a decoder; see package decode
-//	compressed, and Options.Choice spools it read from the spool; see package spool
+//	compressed, and Options.Choice spools it read from the spool; see decode.Spool
 //
 // A piece that comes from the spool is compared with the checksums of what was written before a
 // reader gets a byte of it. If a piece was lost there, waiting readers get it through the spool
@@ -123,12 +123,12 @@
 // decoders, the spool and the maps have their own. Close ends all of them. Locks are taken in this
 // order, never the other way:
 //
-//	Reader.mu ──► Scanner.mu ──┬─► decode.Set ──┐
-//	                           ├─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//	Reader.mu ──► Scanner.mu ──┬─► decode.Set or decode.Spool
 //	                           └─► mapped.Maps
 //
-// These call back without holding their locks (decode.Work, spool.Owner, mapped.Owner), or return
-// what is to be done (spool.News). So between the moment one of them has taken up a load and the
-// moment the scanner is told, the load is in no list, and can't be cancelled. A lookup of what is
-// in memory takes no lock: it is an atomic load and a pin.
+// The budget needs no lock. Decoders, the spool and the maps call back without holding their locks
+// (decode.Owner, mapped.Owner), or return what is to be done (decode.News). They name loads by the
+// numbers of their pieces: a piece that is on its way has one load (Scanner.loads). Between the
+// moment one of them has taken up a load and the moment the scanner is called, the load can't be
+// cancelled. A lookup of what is in memory takes no lock: it is an atomic load and a pin.
 package scan

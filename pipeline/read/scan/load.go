@@ -3,7 +3,6 @@ package scan
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,22 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // load is a piece on its way into memory, shared by all readers that need it.
 type load struct {
-	piece   int
-	shard   int
-	layout  chunkmap.Layout
+	// Load is what decoders and the spool know of it, if its shard is compressed. Waiters is changed
+	// with Scanner.mu held.
+	decode.Load
 	wanted  int   // the record of the piece for which it was started, or lentBefore
 	started int64 // Scanner.now
-	// clock, if set, is when the decoder that makes the load last made progress. Waiters read it
-	// without the lock, while the load may move to another decoder.
-	clock atomic.Pointer[atomic.Int64]
-	// via, if set, has the waits of that decoder. It is written with Scanner.mu held.
-	via *meter.WaitClock
 
 	// Written before done is closed, read after.
 	done  chan struct{}
@@ -37,10 +30,9 @@ type load struct {
 	bad   map[int]error // records that failed their checksum
 
 	// Guarded by Scanner.mu.
-	waiters atomic.Int32    // changed with Scanner.mu held
-	readers []*Reader       // that will need it: see cancel
-	decoder *decode.Decoder // that makes it, nil if it is read
-	ahead   bool            // its cost is in Scanner.aheadOut
+	readers []*Reader // that will need it: see cancel
+	ahead   bool      // its cost is in Scanner.aheadOut
+	damaged bool      // it was read from the spool, and differed from what was written
 
 	stage   atomic.Uint32
 	seg     *segment       // nil if it is not to be read, or not yet
@@ -48,31 +40,26 @@ type load struct {
 	region  *mapped.Region // if it is mapped instead
 	pending atomic.Int32   // reads in progress
 	failed  atomic.Pointer[error]
-	spooled *spool.Place // if it is read from there
-	damaged bool         // it was, and differed from what was written; guarded by Scanner.mu
 }
 
-// Piece implements decode.Load, as do Bounds, Ranges and Memory.
-func (ld *load) Piece() int { return ld.piece }
-
-func (ld *load) Bounds() (start, end, reach int64) {
-	return ld.layout.Start(), ld.layout.End(), ld.layout.ReachBytes
+// newLoad returns a load that is not yet in Scanner.loads.
+func (sc *Scanner) newLoad(piece, shard int, l chunkmap.Layout) *load {
+	return &load{Load: decode.Load{Piece: piece, Shard: shard, Layout: l}, started: sc.now(), done: make(chan struct{})}
 }
 
-func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.All() }
-
-func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
+// alloc finds memory for a load. Its error, if any, is the load's. It is called with mu held.
+func (sc *Scanner) alloc(ld *load, u budget.Urgency) (ok bool) {
+	if ld.seg, ld.off, ld.err = sc.cache.alloc(ld.Layout.SizeBytes, u); ld.err != nil {
+		return false
+	}
+	ld.Memory = ld.seg.Bytes[ld.off : ld.off+ld.Layout.SizeBytes]
+	return true
+}
 
 // ordinal returns the position of a load's first record in its shard.
 func (sc *Scanner) ordinal(ld *load) uint64 {
-	return sc.pieces.Starts[ld.piece] - sc.o.Index.Shard(ld.shard).First
+	return sc.pieces.Starts[ld.Piece] - sc.o.Index.Shard(ld.Shard).First
 }
-
-// Shard implements spool.Load.
-func (ld *load) Shard() int { return ld.shard }
-
-// Waited reports whether a reader waits for the load. It takes no lock.
-func (ld *load) Waited() bool { return ld.waiters.Load() > 0 }
 
 // isDone reports whether the load has completed or failed.
 func (ld *load) isDone() bool {
@@ -104,7 +91,8 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 	if u == budget.Prefetch && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > min(sc.limits.InFlightBytes, sc.budget.Bytes()/4) {
 		return nil
 	}
-	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: sc.now(), done: make(chan struct{})}
+	ld := sc.newLoad(piece, shard, l)
+	ld.wanted = wanted
 	err := sc.broken[shard]
 	if sc.closed {
 		err = errClosed
@@ -115,13 +103,14 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 		}
 		err = ld.err
 	} else if err == nil && sc.o.Index.Shard(shard).Codec != nil {
-		if !sc.assign(ld, u) {
+		if sc.decoders.Assign(&ld.Load, u) == nil {
 			return nil
 		}
 	} else if err == nil && !sc.mapLater(ld, t) {
-		if ld.seg, ld.off, err = sc.cache.alloc(l.SizeBytes, u); err == budget.ErrNoRoom {
+		if !sc.alloc(ld, u) && ld.err == budget.ErrNoRoom {
 			return nil
 		}
+		err = ld.err
 	}
 	if err != nil {
 		ld.err = err
@@ -133,7 +122,7 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 		ld.ahead = true
 		sc.aheadOut += l.CostBytes()
 	}
-	if ld.seg != nil && ld.spooled == nil {
+	if ld.seg != nil && ld.Place == nil {
 		sc.read(ld, t)
 	}
 	return ld
@@ -141,7 +130,7 @@ func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *deferred) *load
 
 // read makes the reads of a piece of an uncompressed shard.
 func (sc *Scanner) read(ld *load, t *deferred) {
-	object := sc.o.Index.Shard(ld.shard).Object
+	object := sc.o.Index.Shard(ld.Shard).Object
 	done := func(err error) {
 		sc.o.Meter.Reading.End()
 		if err != nil {
@@ -153,7 +142,7 @@ func (sc *Scanner) read(ld *load, t *deferred) {
 	}
 	to := ld.off
 	ld.pending.Store(1) // for this function
-	sc.eachRead(&ld.layout, func(r chunkmap.Range) {
+	sc.eachRead(&ld.Layout, func(r chunkmap.Range) {
 		ld.pending.Add(1)
 		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.OffsetBytes, Buf: ld.seg.Bytes[to : to+r.SizeBytes : to+r.SizeBytes], Wanted: ld.begin, Done: done})
 		to += r.SizeBytes
@@ -174,7 +163,7 @@ func (sc *Scanner) arrived(ld *load) {
 	}
 	err := ld.failed.Load()
 	switch {
-	case err != nil && ld.spooled != nil:
+	case err != nil && ld.Place != nil:
 		sc.lostInSpool(ld, *err)
 	case err != nil:
 		ld.err = *err
@@ -196,8 +185,8 @@ func (sc *Scanner) checkAndFinish(ld *load) {
 }
 
 func (sc *Scanner) addNewline(ld *load) {
-	if ld.layout.Newline && sc.o.Dry == nil {
-		ld.seg.Bytes[ld.off+ld.layout.ShardBytes()] = '\n'
+	if ld.Layout.Newline && sc.o.Dry == nil {
+		ld.seg.Bytes[ld.off+ld.Layout.ShardBytes()] = '\n'
 	}
 }
 
@@ -214,7 +203,7 @@ func (sc *Scanner) verify(ld *load) {
 
 func (sc *Scanner) verifyRecords(ld *load) {
 	mem := ld.memory().Bytes[ld.off:]
-	for i, s := range ld.layout.Spans {
+	for i, s := range ld.Layout.Spans {
 		if s.SizeBytes < 0 {
 			continue
 		}
@@ -235,12 +224,12 @@ func (sc *Scanner) finish(ld *load) {
 }
 
 func (sc *Scanner) finishLocked(ld *load) {
-	delete(sc.loads, ld.piece)
+	delete(sc.loads, ld.Piece)
 	if ld.ahead {
-		sc.aheadOut -= ld.layout.CostBytes()
+		sc.aheadOut -= ld.Layout.CostBytes()
 	}
 	if ld.err == nil {
-		ld.err = sc.broken[ld.shard]
+		ld.err = sc.broken[ld.Shard]
 	}
 	if ld.err == nil {
 		sc.publish(ld)
@@ -257,26 +246,26 @@ func (sc *Scanner) finishLocked(ld *load) {
 // first, so that no reader has bytes, or an error, that are not counted yet.
 func (sc *Scanner) publish(ld *load) {
 	sc.tell(ld)
-	spans := ld.layout.Spans
+	spans := ld.Layout.Spans
 	for i := range spans {
 		spans[i].OffsetBytes += ld.off
 	}
-	e := newEntry(ld.memory(), ld.piece, spans)
+	e := newEntry(ld.memory(), ld.Piece, spans)
 	e.region, e.bad = ld.region, ld.bad
-	e.spooled, e.ordinal = ld.spooled, sc.ordinal(ld)
+	e.spooled, e.ordinal = ld.Place, sc.ordinal(ld)
 	sc.cache.recall(e, ld.wanted)
-	if old := sc.slots.at(ld.piece); old != nil {
+	if old := sc.slots.at(ld.Piece); old != nil {
 		sc.takeOver(e, old, ld.wanted)
 	}
 	e.mem.Live.Add(e.liveBytes())
-	e.mem.Pins.Add(int64(ld.waiters.Load()))
+	e.mem.Pins.Add(int64(ld.Waiters.Load()))
 	if e.mapped() {
 		sc.cache.hold(e.tableBytes()) // until it is forgotten
 	} else {
 		sc.cache.attach(ld.seg, e)
 	}
 	ld.entry = e
-	sc.slots.set(ld.piece, e)
+	sc.slots.set(ld.Piece, e)
 }
 
 // takeOver replaces an entry of the same piece by e. If the old one was loaded for other phases
@@ -297,14 +286,14 @@ func (sc *Scanner) takeOver(e, old *entry, wanted int) {
 // tell counts what a load has read.
 func (sc *Scanner) tell(ld *load) {
 	for _, err := range ld.bad {
-		sc.o.Note(fmt.Errorf("%s: %w", sc.o.Index.Shard(ld.shard).Object.Path, err))
+		sc.o.Note(fmt.Errorf("%s: %w", sc.o.Index.Shard(ld.Shard).Object.Path, err))
 	}
 	if ld.region != nil {
 		return // mapped: nothing was read
 	}
 	sc.counts.piecesRead.Add(1)
-	sc.counts.bytesRead.Add(uint64(ld.layout.SizeBytes))
-	w, bit := &sc.everRead[ld.piece>>6], uint64(1)<<(ld.piece&63)
+	sc.counts.bytesRead.Add(uint64(ld.Layout.SizeBytes))
+	w, bit := &sc.everRead[ld.Piece>>6], uint64(1)<<(ld.Piece&63)
 	if *w&bit != 0 {
 		sc.counts.piecesReread.Add(1)
 	}
@@ -316,8 +305,8 @@ func (sc *Scanner) describe(ld *load) error {
 	if _, ok := errors.AsType[*storage.Error](ld.err); ok {
 		return ld.err
 	}
-	start, end := int64(ld.layout.Start()), int64(ld.layout.End())
-	return &storage.Error{Object: sc.o.Index.Shard(ld.shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
+	start, end := int64(ld.Layout.Start()), int64(ld.Layout.End())
+	return &storage.Error{Object: sc.o.Index.Shard(ld.Shard).Object.Path, OffsetBytes: start, SizeBytes: end - start, Err: ld.err}
 }
 
 // Stages of a load. Only a queued one can be cancelled. The zero value is hasBegun: it has begun,
@@ -355,7 +344,7 @@ func (sc *Scanner) cancel(r *Reader) {
 		ld.readers = slices.Delete(ld.readers, i, i+1)
 		if !ld.Waited() && len(ld.readers) == 0 && sc.takeBack(ld) {
 			sc.counts.readsCancelled.Add(1)
-			sc.counts.bytesCancelled.Add(uint64(ld.layout.SizeBytes))
+			sc.counts.bytesCancelled.Add(uint64(ld.Layout.SizeBytes))
 			ld.err = errCalledOff
 			sc.finishLocked(ld)
 		}
@@ -369,15 +358,13 @@ func (sc *Scanner) cancel(r *Reader) {
 // storage, it is freed when the reads have ended.
 func (sc *Scanner) takeBack(ld *load) bool {
 	switch {
-	case ld.decoder != nil:
-		return ld.decoder.TakeBack(ld)
-	case ld.seg == nil && sc.o.Choice.Spools(ld.shard):
-		return sc.spool.TakeBack(ld)
-	case ld.seg == nil:
+	case ld.seg != nil:
+		return ld.stage.CompareAndSwap(isQueued, calledOff)
+	case sc.o.Index.Shard(ld.Shard).Codec == nil:
 		// It waits for its shard to be mapped, or has just been mapped.
-		return sc.maps.Cancel(ld.shard, ld.piece)
+		return sc.maps.Cancel(ld.Shard, ld.Piece)
 	}
-	return ld.stage.CompareAndSwap(isQueued, calledOff)
+	return sc.decoders.TakeBack(&ld.Load) || sc.spool != nil && sc.spool.TakeBack(&ld.Load)
 }
 
 // checkQueue passes loads whose bytes have arrived to the goroutines that verify their checksums.

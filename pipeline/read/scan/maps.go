@@ -42,12 +42,12 @@ func (sc *Scanner) submitQueued(t *deferred) {
 // mapLater requests that a load's piece, of an uncompressed shard, is mapped if it is in the page
 // cache. It returns false if it has to be read. It is called with mu held.
 func (sc *Scanner) mapLater(ld *load, t *deferred) bool {
-	l := &ld.layout
+	l := &ld.Layout
 	if len(l.Ranges) != 1 || l.Newline {
 		return false
 	}
 	return sc.maps.Request(&t.maps, mapped.Request{
-		Piece: ld.piece, Shard: ld.shard, OffsetBytes: l.Ranges[0].OffsetBytes, SizeBytes: l.SizeBytes, TableBytes: chunkmap.TableBytes(len(l.Spans)),
+		Piece: ld.Piece, Shard: ld.Shard, OffsetBytes: l.Ranges[0].OffsetBytes, SizeBytes: l.SizeBytes, TableBytes: chunkmap.TableBytes(len(l.Spans)),
 	})
 }
 
@@ -84,16 +84,10 @@ func (o mapsOwner) Refused(pieces []int) {
 
 // readInstead reads a piece that was to be mapped. It is called with mu held.
 func (sc *Scanner) readInstead(ld *load, t *deferred) {
-	u := budget.Prefetch
-	if ld.Waited() {
-		u = budget.Demand
-	}
 	if sc.closed {
 		ld.err = errClosed
-	} else {
-		ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u)
 	}
-	if ld.err != nil {
+	if ld.err != nil || !sc.alloc(ld, ld.Urgency()) {
 		sc.finishLocked(ld)
 	} else {
 		sc.read(ld, t)

@@ -303,7 +303,7 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *budg
 	if ld == nil {
 		ld = sc.start(piece, wantedBy(i, l.Again), budget.Demand, &t)
 	}
-	ld.waiters.Add(1)
+	ld.Waiters.Add(1)
 	ld.want(r)
 	sc.mu.Unlock()
 	sc.submit(&t)
@@ -353,11 +353,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 			r.ahead.Walker().Hurry(k)
 			r.mu.Unlock()
 		case <-timeout.C:
-			last := ld.started
-			if c := ld.clock.Load(); c != nil {
-				last = max(last, c.Load())
-			}
-			left := int64(sc.o.ReadTimeout) - (sc.now() - last)
+			left := int64(sc.o.ReadTimeout) - (sc.now() - max(ld.started, ld.Progress()))
 			if left <= 0 {
 				sc.abandon(ld)
 				return nil, options.ErrTimeout
@@ -377,7 +373,7 @@ func (sc *Scanner) abandon(ld *load) {
 			ld.entry.mem.Pins.Unpin()
 		}
 	default:
-		ld.waiters.Add(-1)
+		ld.Waiters.Add(-1)
 	}
 }
 
@@ -447,7 +443,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 		return 0, false
 	}
 	ld.want(s.r)
-	return ld.layout.CostBytes(), true
+	return ld.Layout.CostBytes(), true
 }
 
 // Cancel implements window.Loader.

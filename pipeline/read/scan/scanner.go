@@ -16,7 +16,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
-	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 	"github.com/lsiofs/lsiofs/pipeline/read/window"
 )
 
@@ -53,9 +52,9 @@ type Scanner struct {
 	mu       sync.Mutex
 	cache    cache
 	loads    map[int]*load
-	aheadOut int64        // bytes of loads in flight that are read ahead
-	spool    *spool.Spool // nil if no shard is spooled
-	everRead []uint64     // one bit per piece
+	aheadOut int64         // bytes of loads in flight that are read ahead
+	spool    *decode.Spool // nil if no shard is spooled
+	everRead []uint64      // one bit per piece
 	broken   map[int]error
 	closed   bool
 }
@@ -85,9 +84,9 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 		budget: sc.budget, ask: o.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
 	}
 	sc.maps = mapped.New(sc.mapsConfig(), mapsOwner{sc})
-	sc.decoders = decode.NewSet(o, sc.places, sc.budget, sc.now, decoding{sc})
+	sc.decoders = decode.NewSet(o, sc.places, sc.budget, sc.now, owner{sc})
 	if shelf != nil {
-		sc.spool = spool.New(o, sc.places, sc.decoders.Through, sc.budget, sc.now, shelf, spooling{sc})
+		sc.spool = decode.NewSpool(o, sc.places, sc.decoders.Through, sc.budget, sc.now, shelf, owner{sc})
 	}
 	sc.checks.init()
 	if o.Verifier != nil {
@@ -253,8 +252,8 @@ type Stats struct {
 	HeldBytes                      int64 // in memory, now, tables included
 	MappedBytes                    int64 // in the page cache, now
 	LoadsInFlight, OpenDecoders    int64
-	AheadBytes                     int64        // of loads in flight, those that are read ahead, with their tables
-	Spool                          *spool.Stats // nil if nothing is spooled
+	AheadBytes                     int64              // of loads in flight, those that are read ahead, with their tables
+	Spool                          *decode.SpoolStats // nil if nothing is spooled
 }
 
 // counters are the parts of Stats that no lock protects.
@@ -295,8 +294,8 @@ func (sc *Scanner) Stats() Stats {
 // is to be split by. It is called with mu held.
 func (ld *load) waitsFor() (meter.Stage, *meter.WaitClock) {
 	switch {
-	case ld.via != nil:
-		return meter.Decompress, ld.via
+	case ld.Waits() != nil:
+		return meter.Decompress, ld.Waits()
 	case ld.stage.Load() == isQueued || ld.pending.Load() > 0:
 		return meter.Storage, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -162,7 +163,7 @@ func TestCancelledReadsAreNotFailures(t *testing.T) {
 	sc := newScannerOver(t, d, 1<<20, store)
 	for _, err := range []error{errClosed, errCalledOff, errors.New("lost")} {
 		sc.Scanner.mu.Lock()
-		sc.finishLocked(&load{layout: chunkmap.Layout{Ranges: []chunkmap.Range{{SizeBytes: 10}}}, err: err, done: make(chan struct{})})
+		sc.finishLocked(&load{Load: decode.Load{Layout: chunkmap.Layout{Ranges: []chunkmap.Range{{SizeBytes: 10}}}}, err: err, done: make(chan struct{})})
 		sc.Scanner.mu.Unlock()
 	}
 	require.Equal(t, []string{"shard-000: bytes [0, 10): lost"}, sc.errors())

@@ -16,9 +16,9 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
+	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
-	"github.com/lsiofs/lsiofs/pipeline/read/spool"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -74,7 +74,7 @@ func forgetPieces(sc *testScanner) {
 }
 
 // wholeInSpool waits until a shard is in the spool.
-func wholeInSpool(t *testing.T, sc *testScanner, shard int) (s *spool.Place) {
+func wholeInSpool(t *testing.T, sc *testScanner, shard int) (s *decode.Place) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var whole bool
@@ -141,7 +141,7 @@ func recordIn(d *readtest.Dataset, x catalog.Shard, from, to int64) (uint64, boo
 }
 
 // flip changes a byte of a shard in the spool's file.
-func flip(t *testing.T, s *spool.Place, off int64) {
+func flip(t *testing.T, s *decode.Place, off int64) {
 	t.Helper()
 	s.Decoded().EachPlace(off, 1, func(fd int, at, _ int64) {
 		var one [1]byte
@@ -178,8 +178,8 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					require.Empty(t, sc.errors())
 					require.NotZero(t, s.Spool.DamagedPieces)
 					shards := uint64(len(d.Index.ShardTable))
-					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spool.Tries)
-					require.LessOrEqual(t, s.Spool.Decoded, shards*spool.Tries)
+					require.LessOrEqual(t, s.Spool.DamagedShards, shards*decode.Tries)
+					require.LessOrEqual(t, s.Spool.Decoded, shards*decode.Tries)
 					warnings := strings.Count(said.String(), "level=WARN msg=\"the spool")
 					require.Positive(t, warnings)
 					require.LessOrEqual(t, warnings, 1+int(time.Since(began)/time.Minute), "one a minute: %s", said.String())

@@ -1,4 +1,4 @@
-package spool
+package decode
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // waits for first. It is called with mu held.
 func (p *Spool) startDecoding() {
 	for len(p.queue) > 0 && p.running < p.most && !p.closed {
-		i := max(0, slices.IndexFunc(p.queue, func(s *Place) bool { return slices.ContainsFunc(s.work, Load.Waited) }))
+		i := max(0, slices.IndexFunc(p.queue, func(s *Place) bool { return slices.ContainsFunc(s.work, (*Load).Waited) }))
 		s := p.queue[i]
 		p.queue = slices.Delete(p.queue, i, i+1)
 		p.running++
@@ -33,6 +33,8 @@ func (p *Spool) run(s *Place) {
 	found, err := p.bring(s)
 
 	var n News
+	fails := false
+	var failed []*Load
 	p.mu.Lock()
 	p.running--
 	s.writing = false
@@ -40,13 +42,13 @@ func (p *Spool) run(s *Place) {
 	case s.dropped: // its loads were returned by Lost
 		p.free(s)
 	case errors.Is(err, diskcache.ErrNotKept):
-		p.losses.Avoid(s.shard, p.now())
+		p.losses.avoid(s.shard, p.now())
 		p.drop(s)
 		n.Without = s.work
 		s.work = nil
 	case err != nil:
 		p.drop(s)
-		n.Failed, n.Err, n.Shard = s.work, err, s.shard
+		fails, failed = true, s.work
 		s.work = nil
 	default:
 		s.whole = true
@@ -60,6 +62,9 @@ func (p *Spool) run(s *Place) {
 	p.startDecoding()
 	p.admitWaiting(&n)
 	p.mu.Unlock()
+	if fails {
+		p.owner.Failed(s.shard, failed, err)
+	}
 	p.owner.News(n)
 }
 
@@ -107,7 +112,7 @@ func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
 		}
 		p.mu.Lock()
 		u := budget.Prefetch
-		if slices.ContainsFunc(s.work, Load.Waited) {
+		if slices.ContainsFunc(s.work, (*Load).Waited) {
 			u = budget.Demand
 		}
 		victim := p.leastWanted(u)
@@ -211,46 +216,47 @@ func (p *Spool) came(s *Place, there int64, n *News) {
 		p.clocks[q.shard].Store(now)
 	}
 	for _, l := range p.waiting {
-		p.clocks[l.Shard()].Store(now)
+		p.clocks[l.Shard].Store(now)
 	}
 	left := s.work[:0]
 	for _, l := range s.work {
-		if _, end, _ := l.Bounds(); end > there {
+		if l.Layout.End() > there {
 			left = append(left, l)
 			continue
 		}
-		s.reading++
-		n.There = append(n.There, Arrival{l, s})
+		s.lend(l)
+		n.There = append(n.There, l)
 	}
 	clear(s.work[len(left):])
 	s.work = left
 }
 
-// Read reads from a place that Ask or News returned for a load, and releases the place. r.Done is
-// called on another goroutine, without a lock. Its error means that the bytes could not be read or
-// differ from those written.
-func (p *Spool) Read(s *Place, r diskcache.Reading) {
-	done := r.Done
-	r.Done = func(err error) {
-		p.o.Meter.Reading.End()
-		p.leave(s)
-		done(err)
-		p.goroutines.Done()
-	}
+// Read reads a load that Ask or News returned from its place to its memory, and then releases the
+// place. It begins only if wanted returns true. done is called on another goroutine, without a lock;
+// its error means that the bytes could not be read or differ from those written.
+func (p *Spool) Read(l *Load, wanted func() bool, done func(error)) {
 	p.goroutines.Add(1)
 	p.o.Meter.Reading.Begin(1)
-	s.decoded.Read(r)
+	s := l.Place
+	s.decoded.Read(diskcache.Reading{Ranges: l.Layout.All(), Memory: l.Memory, Wanted: wanted, Done: func(err error) {
+		p.o.Meter.Reading.End()
+		if n := p.leave(s); n.Any() {
+			p.owner.News(n)
+		}
+		done(err)
+		p.goroutines.Done()
+	}})
 }
 
-// leave releases a place that was read, and passes the resulting News to the owner.
-func (p *Spool) leave(s *Place) {
-	if n := p.Leave(s); n.Any() {
-		p.owner.News(n)
-	}
+// Leave releases the place of a load that Ask or News returned, without reading it.
+func (p *Spool) Leave(l *Load) News {
+	s := l.Place
+	l.Place = nil
+	return p.leave(s)
 }
 
-// Leave releases a place that Ask or News returned, without reading it.
-func (p *Spool) Leave(s *Place) (n News) {
+// leave releases a place, and returns which loads can continue.
+func (p *Spool) leave(s *Place) (n News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.reading--
@@ -261,19 +267,21 @@ func (p *Spool) Leave(s *Place) (n News) {
 	return n
 }
 
-// Lost must be called when a load could not be read from a place, or differs from what was written
+// Lost must be called when a load could not be read from its place, or differs from what was written
 // there. It removes the shard from the spool and returns the loads that waited for it. The caller
-// asks for these again and then calls Admit. Lost logs a warning with the reason, at most once per
+// asks for all of them again, this one too, and then calls Admit. Lost logs a warning with the reason, at most once per
 // minute and not after the spool was closed. It logs on a goroutine of its own, because the owner
 // may hold its lock, and the log handler may be slow or ask for statistics.
-func (p *Spool) Lost(s *Place, why error) (again []Load) {
+func (p *Spool) Lost(l *Load, why error) (again []*Load) {
 	p.mu.Lock()
-	p.losses.Pieces++
 	defer p.mu.Unlock()
+	s := l.Place
+	l.Place = nil
+	p.losses.pieces++
 	if !s.damaged {
 		s.damaged = true
-		if warn := p.losses.Add(s.shard, p.now()); warn && !p.closed {
-			shards := p.losses.Shards
+		if warn := p.losses.add(s.shard, p.now()); warn && !p.closed {
+			shards := p.losses.shards
 			p.goroutines.Go(func() { p.warn(s.shard, shards, why) })
 		}
 	}

@@ -1,4 +1,4 @@
-package spool
+package decode
 
 import (
 	"errors"
@@ -14,44 +14,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
 )
 
-// Load is a piece that is to be read from the spool. It is constant, except for Waited.
-type Load interface {
-	// Shard returns its shard, one of those that are spooled.
-	Shard() int
-	// Bounds returns where it begins and ends in the decoded shard; reach is not used here.
-	Bounds() (start, end, reach int64)
-	// Waited reports whether a reader waits for it now. It takes no lock.
-	Waited() bool
-}
-
-// News is what has become of loads that were asked for. The owner has to act on it.
+// News is which loads that wait for the spool can continue. The owner has to act on it.
 type News struct {
-	There   []Arrival // can be read now
-	Without []Load    // to be decoded without the spool: see Losses.Avoids
-	Failed  []Load    // failed with Err
-	Err     error
-	Shard   int // the shard of Err
-}
-
-// Arrival is a load whose bytes can be read from the place of its shard. The spool keeps the place
-// until Read or Leave is called.
-type Arrival struct {
-	Load  Load
-	Place *Place
+	There   []*Load // can be read from their Place now, which is kept until Read or Leave is called
+	Without []*Load // to be decoded without the spool: see losses.avoids
 }
 
 // Any reports whether there is any news.
-func (n *News) Any() bool { return len(n.There)+len(n.Without)+len(n.Failed) > 0 }
-
-// Owner is the user of a spool.
-type Owner interface {
-	// News is called without the spool's lock, from a goroutine of the spool.
-	News(News)
-	// WantedSoon reports whether a reader will need the shard soon; with missing, whether it will
-	// need a piece of it that is not in memory. It is called with the spool's lock held, and must
-	// not take a lock.
-	WantedSoon(shard int, missing bool) bool
-}
+func (n *News) Any() bool { return len(n.There)+len(n.Without) > 0 }
 
 // Through decodes a shard from front to back, as decode.Set.Through does.
 type Through func(shard int, clock *atomic.Int64, waits *meter.WaitClock, write func([]byte) error) error
@@ -76,7 +46,7 @@ type Spool struct {
 	closed  bool
 	places  map[int]*Place
 	order   []*Place // all places, oldest first
-	waiting []Load   // loads of shards for which there is no room
+	waiting []*Load  // loads of shards for which there is no room
 	queue   []*Place // places that have room and are not being decoded yet
 	running int      // number of shards that are being decoded
 	ever    []uint64 // one bit per shard: it was decoded to its end
@@ -86,7 +56,7 @@ type Spool struct {
 	found   uint64   // shards that were on the shelf already, or that another process has decoded
 	again   uint64   // those of decoded that had been decoded before
 	tables  int64    // bytes of memory of the places' tables
-	losses  Losses
+	losses  losses
 }
 
 // Place is a shard in the spool, or being decoded into it. Fields that are not atomic are guarded by
@@ -101,7 +71,7 @@ type Place struct {
 	damaged bool            // it was read back differently from what was written
 	keep    bool            // it may stay on the shelf's disk after it was dropped
 	reading int             // number of loads that read from it, or are about to
-	work    []Load          // loads that wait for their bytes
+	work    []*Load         // loads that wait for their bytes
 	ledger  meter.WaitClock // the decoder's waits for storage
 
 	// gone has one bit per record, set once it was delivered; left is how many records of the part
@@ -118,9 +88,9 @@ var errDamaged = errors.New("the shard is damaged in the spool")
 // looking takes time with a lock held.
 const refusalNanos = 1e6
 
-// New returns a spool on a shelf, which it takes ownership of. Memory of its tables is charged to b,
+// NewSpool returns a spool on a shelf, which it takes ownership of. Memory of its tables is charged to b,
 // with the spool's lock held. now returns nanoseconds above 0.
-func New(o *options.Options, shards *chunkmap.Map, decode Through, b *budget.Budget, now func() int64, shelf *diskcache.Shelf, owner Owner) *Spool {
+func NewSpool(o *options.Options, shards *chunkmap.Map, decode Through, b *budget.Budget, now func() int64, shelf *diskcache.Shelf, owner Owner) *Spool {
 	n := shards.Shards()
 	return &Spool{
 		o: o, shards: shards, decode: decode, budget: b, now: now, owner: owner, shelf: shelf,
@@ -128,9 +98,6 @@ func New(o *options.Options, shards *chunkmap.Map, decode Through, b *budget.Bud
 		places: map[int]*Place{}, clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
 	}
 }
-
-// Clock returns when a shard, or what it waits for, last made progress.
-func (p *Spool) Clock(shard int) *atomic.Int64 { return &p.clocks[shard] }
 
 // Avoids reports whether a shard is currently read without the spool: because it was damaged there,
 // or because the file was made shorter and its room is used by others.
@@ -140,7 +107,7 @@ func (p *Spool) Avoids(shard int) bool {
 	if p.places[shard] == nil && p.short() {
 		return true
 	}
-	return p.losses.Avoids(shard, p.now())
+	return p.losses.avoids(shard, p.now())
 }
 
 // Asked is the answer to Ask.
@@ -152,37 +119,46 @@ const (
 	There                // it can be read now
 )
 
-// Ask requests that a load is read from the spool. If its bytes are there, it returns There and the
-// place to read from. If not, it returns Waits and the record of what the load waits for; News will
-// have it later. An owner that holds its lock gets that News after it has released the lock.
-func (p *Spool) Ask(l Load, u budget.Urgency) (a Asked, s *Place, waits *meter.WaitClock) {
+// Ask requests that a load is read from the spool. If its bytes are there, it returns There, and the
+// load's Place is where to read them. If not, it returns Waits, and News will have the load later. An
+// owner that holds its lock gets that News after it has released the lock.
+func (p *Spool) Ask(l *Load, u budget.Urgency) Asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ask(l, u)
 }
 
-func (p *Spool) ask(l Load, u budget.Urgency) (Asked, *Place, *meter.WaitClock) {
-	shard := l.Shard()
+func (p *Spool) ask(l *Load, u budget.Urgency) Asked {
+	shard := l.Shard
+	l.clock.Store(&p.clocks[shard])
 	s := p.places[shard]
 	if s == nil {
 		if s = p.admit(shard, u); s == nil {
 			if u != budget.Demand {
-				return Refused, nil, nil
+				return Refused
 			}
 			p.clocks[shard].Store(p.now())
 			p.waiting = append(p.waiting, l)
-			return Waits, nil, new(meter.WaitClock) // it waits for other shards to be used up
+			l.waits.Store(new(meter.WaitClock)) // it waits for other shards to be used up
+			return Waits
 		}
 	}
 	if s.whole && s.left.Load() <= 0 {
 		s.renew(p.wanted(shard)) // a reader of the next epoch needs it
 	}
-	if _, end, _ := l.Bounds(); s.there < end {
+	if s.there < l.Layout.End() {
 		s.work = append(s.work, l)
-		return Waits, nil, &s.ledger
+		l.waits.Store(&s.ledger)
+		return Waits
 	}
+	s.lend(l)
+	return There
+}
+
+// lend makes s the place that a load is read from.
+func (s *Place) lend(l *Load) {
+	l.Place = s
 	s.reading++
-	return There, s, nil
 }
 
 func (p *Spool) wanted(shard int) int64 {
@@ -221,17 +197,17 @@ func (s *Place) renew(records int64) {
 }
 
 // TakeBack removes a waiting load, and reports whether it could.
-func (p *Spool) TakeBack(l Load) bool {
+func (p *Spool) TakeBack(l *Load) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from := func(list *[]Load) bool {
+	from := func(list *[]*Load) bool {
 		i := slices.Index(*list, l)
 		if i >= 0 {
 			*list = slices.Delete(*list, i, i+1)
 		}
 		return i >= 0
 	}
-	if s := p.places[l.Shard()]; s != nil && from(&s.work) {
+	if s := p.places[l.Shard]; s != nil && from(&s.work) {
 		return true
 	}
 	return from(&p.waiting)
@@ -256,8 +232,8 @@ func (p *Spool) Unqueue() (n News) {
 	return n
 }
 
-// Stats is a snapshot. Bytes are of decoded shards, except TableBytes, which are of memory.
-type Stats struct {
+// SpoolStats is a snapshot. Bytes are of decoded shards, except TableBytes, which are of memory.
+type SpoolStats struct {
 	Dir                          string
 	CapacityBytes, UsedBytes     int64
 	Shards, Decoding             int
@@ -267,13 +243,13 @@ type Stats struct {
 }
 
 // Stats returns a snapshot.
-func (p *Spool) Stats() Stats {
+func (p *Spool) Stats() SpoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{
+	return SpoolStats{
 		Dir: p.shelf.Dir(), CapacityBytes: p.shelf.CapacityBytes(), UsedBytes: p.shelf.UsedBytes(), Shards: len(p.places),
 		Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again, Found: p.found,
-		DamagedPieces: p.losses.Pieces, DamagedShards: p.losses.Shards, TableBytes: p.tables,
+		DamagedPieces: p.losses.pieces, DamagedShards: p.losses.shards, TableBytes: p.tables,
 	}
 }
 
@@ -288,7 +264,7 @@ func (p *Spool) Stop() {
 func (p *Spool) Wait() { p.goroutines.Wait() }
 
 // Close frees the room, and returns the loads that were not completed. It must be called after Wait.
-func (p *Spool) Close() ([]Load, error) {
+func (p *Spool) Close() ([]*Load, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left := p.waiting
@@ -332,5 +308,5 @@ func (s *Place) Decoded() *diskcache.Decoded { return s.decoded }
 func (p *Spool) ForgetLosses() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.losses.Forget()
+	clear(p.losses.of)
 }

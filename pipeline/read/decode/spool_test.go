@@ -1,11 +1,9 @@
-package spool
+package decode
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -32,14 +30,14 @@ const bufferBytes = 256 << 10
 // shardBytes is the size of each shard of an owner, which is one piece of one record.
 const shardBytes = 2*bufferBytes + 5000
 
-// owner has shards whose bytes follow from their number, and writes down the news.
-type owner struct {
+// spoolOwner has shards whose bytes follow from their number, and writes down the news.
+type spoolOwner struct {
 	hold chan struct{} // decoders wait for it, when set
 
 	mu      sync.Mutex
-	there   []Arrival
-	failed  map[Load]error
-	without []Load
+	there   []*Load
+	failed  map[*Load]error
+	without []*Load
 	change  sync.Cond
 	soon    map[int]bool
 	fails   error // of decoders
@@ -47,21 +45,33 @@ type owner struct {
 	budget  budget.Budget
 }
 
-func (o *owner) WantedSoon(shard int, _ bool) bool { return o.soon[shard] }
+func (o *spoolOwner) WantedSoon(shard int, _ bool) bool { return o.soon[shard] }
 
-func (o *owner) News(n News) {
+func (o *spoolOwner) News(n News) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.there = append(o.there, n.There...)
 	o.without = append(o.without, n.Without...)
-	for _, l := range n.Failed {
-		o.failed[l] = n.Err
+	o.change.Broadcast()
+}
+
+func (o *spoolOwner) Failed(_ int, loads []*Load, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range loads {
+		o.failed[l] = err
 	}
 	o.change.Broadcast()
 }
 
+func (o *spoolOwner) Room(*Load) bool   { panic("of a decoder") }
+func (o *spoolOwner) Passing(int) *Load { panic("of a decoder") }
+func (o *spoolOwner) Next(int, int) int { panic("of a decoder") }
+func (o *spoolOwner) Came(*Load)        { panic("of a decoder") }
+func (o *spoolOwner) Shrink()           {}
+
 // wait waits until something holds.
-func (o *owner) wait(holds func() bool) {
+func (o *spoolOwner) wait(holds func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !holds() {
@@ -70,13 +80,13 @@ func (o *owner) wait(holds func() bool) {
 }
 
 // arrived is how many loads have come.
-func (o *owner) arrived() int {
+func (o *spoolOwner) arrived() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.there)
 }
 
-func (o *owner) arrival(n int) Arrival {
+func (o *spoolOwner) arrival(n int) *Load {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.there[n]
@@ -85,7 +95,7 @@ func (o *owner) arrival(n int) Arrival {
 func byteOf(shard int, off int64) byte { return byte(off*7+off/255) ^ byte(shard) }
 
 // through makes a shard's bytes.
-func (o *owner) through(shard int, _ *atomic.Int64, _ *meter.WaitClock, write func([]byte) error) error {
+func (o *spoolOwner) through(shard int, _ *atomic.Int64, _ *meter.WaitClock, write func([]byte) error) error {
 	o.mu.Lock()
 	o.decoded++
 	o.mu.Unlock()
@@ -111,22 +121,17 @@ func (o *owner) through(shard int, _ *atomic.Int64, _ *meter.WaitClock, write fu
 	return nil
 }
 
-// want is a load of a shard's first bytes.
-type want struct {
-	shard  int
-	end    int64
-	waited bool
+// want returns a load of a shard's first bytes.
+func want(shard int, end int64, waited bool) *Load {
+	l := loadOf(shard, shard, 0, end)
+	if waited {
+		l.Waiters.Store(1)
+	}
+	return l
 }
 
-func (w *want) Shard() int                        { return w.shard }
-func (w *want) Bounds() (start, end, reach int64) { return 0, w.end, w.end }
-func (w *want) Waited() bool                      { return w.waited }
-func (w *want) ranges() iter.Seq2[int64, int64] {
-	return func(yield func(off, size int64) bool) { yield(0, w.end) }
-}
-
-func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
-	o := &owner{failed: map[Load]error{}, soon: map[int]bool{}}
+func newSpool(t *testing.T, shards, room int) (*spoolOwner, *Spool) {
+	o := &spoolOwner{failed: map[*Load]error{}, soon: map[int]bool{}}
 	o.change.L = &o.mu
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
@@ -140,7 +145,7 @@ func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
 	c := &options.Options{Decoders: 2}
 	c.SetDefaults()
 	c.Survey = &choose.Survey{Limits: choose.Limits{DecoderBytes: 1 << 30}}
-	p := New(c, &chunkmap.Map{Index: x, Part: chunkmap.All{}}, o.through, &o.budget, func() int64 { return int64(time.Since(began)) + 1 }, shelf, o)
+	p := NewSpool(c, &chunkmap.Map{Index: x, Part: chunkmap.All{}}, o.through, &o.budget, func() int64 { return int64(time.Since(began)) + 1 }, shelf, o)
 	t.Cleanup(func() {
 		p.Stop()
 		p.Wait()
@@ -151,55 +156,53 @@ func newOwner(t *testing.T, shards, room int) (*owner, *Spool) {
 }
 
 // read reads a load from its place, and compares.
-func read(t *testing.T, p *Spool, s *Place, w *want) {
+func read(t *testing.T, p *Spool, w *Load) {
 	t.Helper()
-	mem := make([]byte, w.end)
 	done := make(chan error)
-	p.Read(s, diskcache.Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) { done <- err }})
+	p.Read(w, nil, func(err error) { done <- err })
 	require.NoError(t, <-done)
-	for i := range w.end {
-		if mem[i] != byteOf(w.shard, i) {
-			require.Equal(t, byteOf(w.shard, i), mem[i], "byte %d", i)
+	for i, b := range w.Memory {
+		if b != byteOf(w.Shard, int64(i)) {
+			require.Equal(t, byteOf(w.Shard, int64(i)), b, "byte %d", i)
 		}
 	}
 }
 
 func TestLoadEndsWhenItsBytesAreSpooled(t *testing.T) {
-	o, p := newOwner(t, 1, 1)
+	o, p := newSpool(t, 1, 1)
 	o.hold = make(chan struct{})
-	begin, end := &want{0, 1000, true}, &want{0, shardBytes, true}
-	for _, w := range []*want{begin, end} {
-		a, s, waits := p.Ask(w, budget.Demand)
-		require.Equal(t, Waits, a)
-		require.Nil(t, s)
-		require.NotNil(t, waits)
+	begin, end := want(0, 1000, true), want(0, shardBytes, true)
+	for _, w := range []*Load{begin, end} {
+		require.Equal(t, Waits, p.Ask(w, budget.Demand))
+		require.Nil(t, w.Place)
+		require.NotNil(t, w.Waits())
 	}
 	o.hold <- struct{}{}
 	o.hold <- struct{}{}
 	o.wait(func() bool { return len(o.there) == 1 })
-	require.Same(t, begin, o.arrival(0).Load, "before the shard is whole")
-	read(t, p, o.arrival(0).Place, begin)
+	require.Same(t, begin, o.arrival(0), "before the shard is whole")
+	read(t, p, begin)
 	close(o.hold)
 	o.wait(func() bool { return len(o.there) == 2 })
-	read(t, p, o.arrival(1).Place, end)
-	a, s, _ := p.Ask(end, budget.Prefetch)
-	require.Equal(t, There, a)
-	read(t, p, s, end)
+	read(t, p, o.arrival(1))
+	again := want(0, shardBytes, true)
+	require.Equal(t, There, p.Ask(again, budget.Prefetch))
+	read(t, p, again)
 	require.Equal(t, 1, o.decoded)
 }
 
 func TestSpaceIsTakenFromLeastWantedShard(t *testing.T) {
-	o, p := newOwner(t, 4, 2)
+	o, p := newSpool(t, 4, 2)
 	ask := func(shard int, u budget.Urgency) Asked {
-		w := &want{shard, 10, true}
+		w := want(shard, 10, true)
 		n := o.arrived()
-		a, s, _ := p.Ask(w, u)
+		a := p.Ask(w, u)
 		if a == Waits {
 			o.wait(func() bool { return len(o.there) > n })
-			s = o.arrival(n).Place
+			require.Same(t, w, o.arrival(n))
 		}
 		if a != Refused {
-			read(t, p, s, w)
+			read(t, p, w)
 			require.Eventually(t, func() bool { _, whole := p.Find(shard); return whole }, time.Minute, time.Millisecond)
 		}
 		return a
@@ -223,25 +226,24 @@ func TestSpaceIsTakenFromLeastWantedShard(t *testing.T) {
 }
 
 func TestLoadHandedOverBySpoolIsNotCancellable(t *testing.T) {
-	o, p := newOwner(t, 3, 1)
+	o, p := newSpool(t, 3, 1)
 	o.hold = make(chan struct{})
-	w, other := &want{0, 10, true}, &want{1, 10, true}
+	w, other := want(0, 10, true), want(1, 10, true)
 	p.Ask(w, budget.Demand)
-	a, _, _ := p.Ask(other, budget.Demand)
-	require.Equal(t, Waits, a, "there is no room")
+	require.Equal(t, Waits, p.Ask(other, budget.Demand), "there is no room")
 	require.True(t, p.TakeBack(other))
 	require.False(t, p.TakeBack(other))
 	close(o.hold)
 	o.wait(func() bool { return len(o.there) == 1 })
 	require.False(t, p.TakeBack(w))
-	require.Same(t, w, o.arrival(0).Load)
-	require.Empty(t, p.Leave(o.arrival(0).Place).There)
+	require.Same(t, w, o.arrival(0))
+	require.Empty(t, p.Leave(w).There)
 }
 
 func TestUndecodableShardFailsItsLoadsAndIsEvicted(t *testing.T) {
-	o, p := newOwner(t, 1, 1)
+	o, p := newSpool(t, 1, 1)
 	o.fails = errors.New("no such thing")
-	w := &want{0, 10, true}
+	w := want(0, 10, true)
 	p.Ask(w, budget.Demand)
 	o.wait(func() bool { return len(o.failed) == 1 })
 	require.Equal(t, o.fails, o.failed[w])
@@ -253,10 +255,10 @@ func TestUndecodableShardFailsItsLoadsAndIsEvicted(t *testing.T) {
 // A shard that was damaged leaves, gives back its room and its tables once nobody reads
 // it, and is asked for again; the second time it is done without.
 func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
-	o, p := newOwner(t, 2, 1)
+	o, p := newSpool(t, 2, 1)
 	var said bytes.Buffer
 	p.o.Log = slog.New(slog.NewTextHandler(&said, nil))
-	w, waits := &want{0, 10, true}, &want{1, 10, true}
+	w, waits := want(0, 10, true), want(1, 10, true)
 	for try := range Tries {
 		require.False(t, p.Avoids(0), "try %d", try)
 		n := o.arrived()
@@ -264,9 +266,9 @@ func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 		o.wait(func() bool { return len(o.there) > n })
 		s := o.arrival(n).Place
 		require.Eventually(t, func() bool { _, whole := p.Find(0); return whole }, time.Minute, time.Millisecond)
-		require.Empty(t, p.Lost(s, errors.New("zeros")))
+		require.Empty(t, p.Lost(w, errors.New("zeros")))
 		require.Positive(t, p.Stats().UsedBytes, "it is being read")
-		p.Leave(s)
+		p.leave(s)
 		require.Zero(t, p.Stats().UsedBytes)
 		require.Zero(t, o.budget.Charged())
 	}
@@ -285,35 +287,44 @@ func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 	require.Same(t, w, o.without[0])
 }
 
-// toldHandler does something when it is told of a warning.
-type toldHandler struct {
-	slog.Handler
-	do func()
-}
-
-func (h toldHandler) Enabled(context.Context, slog.Level) bool { return true }
-func (h toldHandler) Handle(context.Context, slog.Record) error {
-	h.do()
-	return nil
-}
-
 // Who is told that a shard was lost may wait for the owner's lock, which the owner may
 // hold when it says so.
 func TestLossCallbackDoesNotBlock(t *testing.T) {
-	o, p := newOwner(t, 1, 1)
+	o, p := newSpool(t, 1, 1)
 	var lock sync.Mutex
-	told := make(chan Stats, 1)
+	told := make(chan SpoolStats, 1)
 	p.o.Log = slog.New(toldHandler{do: func() {
 		lock.Lock()
 		defer lock.Unlock()
 		told <- p.Stats()
 	}})
-	w := &want{0, 10, true}
+	w := want(0, 10, true)
 	p.Ask(w, budget.Demand)
 	o.wait(func() bool { return len(o.there) == 1 })
 	lock.Lock()
-	p.Lost(o.arrival(0).Place, errors.New("zeros"))
+	s := o.arrival(0).Place
+	p.Lost(w, errors.New("zeros"))
 	lock.Unlock()
 	require.EqualValues(t, 1, (<-told).DamagedShards)
-	p.Leave(o.arrival(0).Place)
+	p.leave(s)
+}
+
+func TestShardDamagedTwiceIsAvoidedForTenMinutes(t *testing.T) {
+	var l losses
+	const minute = int64(time.Minute)
+	require.False(t, l.avoids(3, minute))
+	require.True(t, l.add(3, minute), "the first one is told of")
+	require.False(t, l.avoids(3, minute))
+	require.False(t, l.add(3, minute+1), "not twice in a minute")
+	require.True(t, l.avoids(3, minute+1))
+	require.False(t, l.avoids(4, minute+1), "another shard")
+	require.True(t, l.avoids(3, 11*minute))
+	require.False(t, l.avoids(3, 11*minute+1))
+	require.True(t, l.add(3, 12*minute), "told of again")
+	require.False(t, l.avoids(3, 12*minute), "what was is forgotten")
+	require.Equal(t, uint64(3), l.shards)
+	l.add(3, 12*minute)
+	require.True(t, l.avoids(3, 12*minute))
+	clear(l.of)
+	require.False(t, l.avoids(3, 12*minute))
 }

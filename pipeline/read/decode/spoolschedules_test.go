@@ -1,4 +1,4 @@
-package spool
+package decode
 
 import (
 	"errors"
@@ -13,59 +13,64 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 )
 
-// board is what an owner of a spool knows of its loads, under a lock of its own that it
+// spoolBoard is what an owner of a spool knows of its loads, under a lock of its own that it
 // holds while it calls the spool, as a fetcher does.
-type board struct {
-	*owner
+type spoolBoard struct {
+	*spoolOwner
 	p    *Spool
 	mu   sync.Mutex
 	rng  *rand.Rand
-	left map[*want]bool // that are on their way
-	done map[*want]string
+	left map[*Load]bool // that are on their way
+	done map[*Load]string
 	// later are reads that have not begun: their places are kept.
 	later  []func()
 	wrong  []string // what must not happen
 	change sync.Cond
 }
 
-func (b *board) WantedSoon(shard int, _ bool) bool { return shard%3 == 0 }
+func (b *spoolBoard) WantedSoon(shard int, _ bool) bool { return shard%3 == 0 }
 
-func (b *board) News(n News) {
+func (b *spoolBoard) News(n News) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.carryOut(n)
 }
 
-func (b *board) carryOut(n News) {
-	for _, l := range n.Failed {
-		b.end(l.(*want), "failed: "+n.Err.Error())
-	}
+func (b *spoolBoard) carryOut(n News) {
 	for _, l := range n.Without {
-		b.end(l.(*want), "without")
+		b.end(l, "without")
 	}
-	for _, a := range n.There {
-		b.come(a.Load.(*want), a.Place)
+	for _, l := range n.There {
+		b.come(l)
+	}
+}
+
+func (b *spoolBoard) Failed(_ int, loads []*Load, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range loads {
+		b.end(l, "failed: "+err.Error())
 	}
 }
 
 // come is where a load's bytes can be read. Some are left, some are read at once, some
 // later, and some of these are found damaged.
-func (b *board) come(w *want, s *Place) {
+func (b *spoolBoard) come(w *Load) {
 	if b.rng.IntN(6) == 0 {
 		b.end(w, "no memory")
-		b.carryOut(b.p.Leave(s))
+		b.carryOut(b.p.Leave(w))
 		return
 	}
 	if b.rng.IntN(2) == 0 {
-		b.later = append(b.later, func() { b.read(w, s) })
+		b.later = append(b.later, func() { b.read(w) })
 		b.change.Broadcast()
 		return
 	}
-	b.read(w, s)
+	b.read(w)
 }
 
 // wait waits for news, or for those who read later.
-func (b *board) wait() {
+func (b *spoolBoard) wait() {
 	if n := len(b.later); n > 0 {
 		read := b.later[n-1]
 		b.later = b.later[:n-1]
@@ -75,11 +80,10 @@ func (b *board) wait() {
 	b.change.Wait()
 }
 
-func (b *board) read(w *want, s *Place) {
-	mem := make([]byte, w.end)
-	b.p.Read(s, diskcache.Reading{Ranges: w.ranges(), Memory: mem, Done: func(err error) {
-		for i := range w.end {
-			if err == nil && mem[i] != byteOf(w.shard, i) {
+func (b *spoolBoard) read(w *Load) {
+	b.p.Read(w, nil, func(err error) {
+		for i, x := range w.Memory {
+			if err == nil && x != byteOf(w.Shard, int64(i)) {
 				err = errors.New("another byte")
 			}
 		}
@@ -88,39 +92,39 @@ func (b *board) read(w *want, s *Place) {
 		if err != nil {
 			b.wrong = append(b.wrong, err.Error())
 		} else if b.rng.IntN(8) == 0 {
-			for _, l := range b.p.Lost(s, errors.New("zeros")) {
-				b.again(l.(*want))
+			for _, l := range b.p.Lost(w, errors.New("zeros")) {
+				b.again(l)
 			}
 			b.again(w)
 			b.carryOut(b.p.Admit())
 			return
 		}
 		b.end(w, "read")
-	}})
+	})
 }
 
 // again asks for a load once more that a loss has set back.
-func (b *board) again(w *want) {
-	if b.p.Avoids(w.shard) {
+func (b *spoolBoard) again(w *Load) {
+	if b.p.Avoids(w.Shard) {
 		b.end(w, "without")
 		return
 	}
 	b.ask(w, budget.Demand)
 }
 
-func (b *board) ask(w *want, u budget.Urgency) {
-	switch a, s, _ := b.p.Ask(w, u); a {
+func (b *spoolBoard) ask(w *Load, u budget.Urgency) {
+	switch b.p.Ask(w, u) {
 	case Refused:
 		if u == budget.Demand {
 			b.wrong = append(b.wrong, "a load that is waited for was refused")
 		}
 		b.end(w, "refused")
 	case There:
-		b.come(w, s)
+		b.come(w)
 	}
 }
 
-func (b *board) end(w *want, how string) {
+func (b *spoolBoard) end(w *Load, how string) {
 	if !b.left[w] {
 		b.wrong = append(b.wrong, b.done[w]+", then "+how)
 	}
@@ -132,11 +136,11 @@ func (b *board) end(w *want, how string) {
 // Loads come, are taken back, find no memory and are lost in whatever order, of shards
 // that take each other's room: each ends exactly once, with the right bytes, and nobody
 // waits for ever. At the end nothing is charged but what is in the spool.
-func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
+func TestEverySpooledLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 	for seed := range uint64(3) {
 		room := 1 + int(seed)%3
-		o, p := newOwner(t, 6, room)
-		b := &board{owner: o, p: p, rng: rand.New(rand.NewPCG(seed, 3)), left: map[*want]bool{}, done: map[*want]string{}}
+		o, p := newSpool(t, 6, room)
+		b := &spoolBoard{spoolOwner: o, p: p, rng: rand.New(rand.NewPCG(seed, 3)), left: map[*Load]bool{}, done: map[*Load]string{}}
 		b.change.L = &b.mu
 		p.owner = b
 		var users sync.WaitGroup
@@ -165,12 +169,12 @@ func TestEveryLoadEndsExactlyOnceUnderAnySchedule(t *testing.T) {
 }
 
 // play asks for so many loads, takes some back and waits for some.
-func (b *board) play(rng *rand.Rand, asks int) {
+func (b *spoolBoard) play(rng *rand.Rand, asks int) {
 	for range asks {
 		if rng.IntN(8) == 0 {
 			b.p.ForgetLosses() // as after ten minutes
 		}
-		w := &want{rng.IntN(6), []int64{10, bufferBytes, shardBytes}[rng.IntN(3)], rng.IntN(2) == 0}
+		w := want(rng.IntN(6), []int64{10, bufferBytes, shardBytes}[rng.IntN(3)], rng.IntN(2) == 0)
 		u := budget.Urgency(1 + rng.IntN(2))
 		b.mu.Lock()
 		b.left[w] = true
@@ -193,15 +197,15 @@ func (b *board) play(rng *rand.Rand, asks int) {
 // A shard that is lost while it is decoded may still be written to: its room is nobody
 // else's until that has ended.
 func TestSpaceOfShardIsNotReusedDuringWrite(t *testing.T) {
-	o, p := newOwner(t, 1, 1)
+	o, p := newSpool(t, 1, 1)
 	o.hold = make(chan struct{})
-	p.Ask(&want{0, 10, true}, budget.Demand)
+	p.Ask(want(0, 10, true), budget.Demand)
 	o.hold <- struct{}{}
 	o.hold <- struct{}{}
 	o.wait(func() bool { return len(o.there) == 1 })
 	s := o.arrival(0).Place
-	require.Empty(t, p.Lost(s, errors.New("zeros")))
-	p.Leave(s)
+	require.Empty(t, p.Lost(o.arrival(0), errors.New("zeros")))
+	p.leave(s)
 	used := p.Stats().UsedBytes
 	close(o.hold)
 	require.Equal(t, diskcache.RoomBytes(shardBytes), used, "its decoder is at work")

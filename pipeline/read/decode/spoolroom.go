@@ -1,4 +1,4 @@
-package spool
+package decode
 
 import (
 	"slices"
@@ -125,8 +125,8 @@ func (p *Spool) holdTables(bytes int64) {
 func (p *Spool) admitWaiting(n *News) {
 	for len(p.waiting) > 0 && !p.closed {
 		l := p.waiting[0]
-		shard := l.Shard()
-		if p.losses.Avoids(shard, p.now()) { // as of now, not when it began to wait
+		shard := l.Shard
+		if p.losses.avoids(shard, p.now()) { // as of now, not when it began to wait
 			p.waiting = p.waiting[1:]
 			n.Without = append(n.Without, l)
 			continue
@@ -135,8 +135,8 @@ func (p *Spool) admitWaiting(n *News) {
 			return
 		}
 		p.waiting = p.waiting[1:]
-		if a, s, _ := p.ask(l, budget.Demand); a == There {
-			n.There = append(n.There, Arrival{l, s})
+		if p.ask(l, budget.Demand) == There {
+			n.There = append(n.There, l)
 		}
 	}
 }
@@ -150,15 +150,14 @@ func (p *Spool) Admit() (n News) {
 	return n
 }
 
-// Losses records the data that could not be read back from a spool as it was written, because the
+// losses records the data that could not be read back from a spool as it was written, because the
 // disk was full when the kernel wrote the pages, the disk failed, or someone else wrote to the
 // files. Times are nanoseconds since a fixed but arbitrary moment. It is not safe for concurrent
 // use.
-type Losses struct {
-	Pieces, Shards uint64 // so far
-
-	of     map[int]loss // by shard
-	warned int64        // when the last warning was, 0 before the first
+type losses struct {
+	pieces, shards uint64       // so far
+	of             map[int]loss // by shard
+	warned         int64        // when the last warning was, 0 before the first
 }
 
 // loss records that a shard was damaged in the spool.
@@ -181,16 +180,16 @@ const (
 	warnNanos = int64(time.Minute)
 )
 
-// Avoids reports whether a shard is currently read without the spool. Its pieces then come from
+// avoids reports whether a shard is currently read without the spool. Its pieces then come from
 // decoders, each of which decodes the shard up to its piece. That is slow but correct.
-func (l *Losses) Avoids(shard int, now int64) bool {
+func (l *losses) avoids(shard int, now int64) bool {
 	x := l.of[shard]
 	return x.times >= Tries && now < x.until
 }
 
-// Add records that a shard was damaged, and reports whether to warn about it.
-func (l *Losses) Add(shard int, now int64) (warn bool) {
-	l.Shards++
+// add records that a shard was damaged, and reports whether to warn about it.
+func (l *losses) add(shard int, now int64) (warn bool) {
+	l.shards++
 	x := l.of[shard]
 	if now >= x.until {
 		x.times = 0
@@ -205,14 +204,11 @@ func (l *Losses) Add(shard int, now int64) (warn bool) {
 	return warn
 }
 
-// Avoid makes Avoids return true for a shard for noPlaceNanos, because the shelf has no place for
+// avoid makes avoids return true for a shard for noPlaceNanos, because the shelf has no place for
 // it.
-func (l *Losses) Avoid(shard int, now int64) {
+func (l *losses) avoid(shard int, now int64) {
 	if l.of == nil {
 		l.of = map[int]loss{}
 	}
 	l.of[shard] = loss{Tries, now + noPlaceNanos}
 }
-
-// Forget forgets which shards were damaged, so that they are spooled again.
-func (l *Losses) Forget() { clear(l.of) }
