@@ -75,6 +75,14 @@ func flags(have []bool) []byte {
 func TestDraft(t *testing.T) {
 	mountsNothing(t)
 	refusal := &checkpoint.Refusal{Reason: "no"}
+	t.Run("what is written over an accepted beginning is judged, too", func(t *testing.T) {
+		d := draft{impossible: noX}
+		require.NoError(t, d.write([]byte("abcd"), 0))
+		require.NoError(t, d.write([]byte("c"), 2))
+		require.Equal(t, errBad, d.write([]byte("x"), 1))
+		_, err := d.ready()
+		require.Equal(t, errBad, err)
+	})
 	t.Run("an impossible beginning is refused at once, and for good", func(t *testing.T) {
 		d := draft{impossible: noX}
 		require.NoError(t, d.write([]byte("ab"), 0))
