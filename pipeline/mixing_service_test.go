@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // A mixture of a source at a web server and one on a disk has the same bytes as with both on a
@@ -65,6 +66,20 @@ func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Reads that suit a service don't hurt files; the other way round they do.
+func TestMixtureIsReadAsSuitsItsSlowestSource(t *testing.T) {
+	served := serveShards(t, synthetic.Shape{Format: "tar"}, 20)
+	for _, datasets := range [][2]string{{served.url, served.dir}, {served.dir, served.url}} {
+		s := testSpec(t, "")
+		s.Mix.Sources = []spec.Source{{Name: "a", Weight: 1_000_000, Dataset: datasets[0]}, {Name: "b", Weight: 1_000_000, Dataset: datasets[1]}}
+		s.Order.Length = 256
+		d := open(t, s)
+		g, release := d.acquire()
+		require.Equal(t, storage.KindWeb, g.mount.profile.Kind)
+		release()
 	}
 }
 
