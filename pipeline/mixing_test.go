@@ -256,6 +256,28 @@ func TestSplitOfMixtureUsesSourceNames(t *testing.T) {
 	require.Len(t, seen, 1300)
 }
 
+// Sources whose shards have the same names are split independently of each other: otherwise copies of
+// a record would always be in the same part.
+func TestSourcesWithTheSameShardsAreSplitDifferently(t *testing.T) {
+	lines := makeSource(t, "lines", 4, 100, never)
+	s := testSpec(t, "")
+	s.Mix.Sources = []spec.Source{{Name: "a", Weight: million(1), Dataset: lines}, {Name: "b", Weight: million(1), Dataset: lines}}
+	s.Mix.Length = spec.MixAll
+	s.Order.Split.Part = spec.Part{From: 0, To: 500_000_000}
+	d := open(t, s)
+	g, release := d.acquire()
+	defer release()
+	a, b := g.mixing.sources[0], g.mixing.sources[1]
+	require.Equal(t, a.all, b.all)
+	differ := 0
+	for record := range a.all {
+		if a.part.Has(record) != b.part.Has(record) {
+			differ++
+		}
+	}
+	require.Positive(t, differ)
+}
+
 func TestMixtureByBytesSharesBytes(t *testing.T) {
 	s := testSpec(t, "")
 	large := filepath.Join(t.TempDir(), "large")
