@@ -15,7 +15,7 @@ func TestForecastDecodesChunksLikeLRUCache(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := []int64{10, 3, 25} // by field
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) chunkUse {
-			return chunkUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "brick")}
+			return chunkUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "chunk")}
 		}), 0, 300).Draw(t, "uses")
 		u := newChunkUses()
 		for _, b := range list {

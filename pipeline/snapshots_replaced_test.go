@@ -55,7 +55,7 @@ func linesOfEpoch(t *testing.T, d *Dataset, epoch uint64) (string, error) {
 	return all.String(), nil
 }
 
-// settle waits until the stock has indexed a file as it is now.
+// settle waits until the live index has indexed a file as it is now.
 func settle(t *testing.T, d *Dataset, path string) {
 	t.Helper()
 	f := d.generations.snapshots.(*follower)

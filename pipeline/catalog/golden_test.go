@@ -242,7 +242,7 @@ func TestIndexOfOtherVersionIsReportedAndRebuilt(t *testing.T) {
 // An index stored by an lsiofs of an earlier generation may be of other shards. It is rebuilt, with
 // the same fingerprint if its shards were the right ones.
 func TestIndexOfEarlierVersionIsRebuilt(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 3 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(20, fmt.Sprint(i)))
 	}
@@ -254,7 +254,7 @@ func TestIndexOfEarlierVersionIsRebuilt(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, earlier, 0o600))
 
 	s := w.mustOpenLiveIndex()
-	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "a stock does not believe it")
+	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "a live index does not believe it")
 	require.NoError(t, s.Close())
 	journal := w.indexFiles("*.journal")[0]
 	entries, err := os.ReadFile(journal)

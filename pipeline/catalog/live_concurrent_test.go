@@ -15,12 +15,12 @@ import (
 )
 
 func TestClosedLiveIndexReturns(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 20 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
 	for _, end := range []string{"context", "close"} {
-		s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
+		s, err := w.openLive(func(c *Config) { c.Format.Name = "tar" })
 		require.NoError(t, err)
 		files := w.files(s)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -54,7 +54,7 @@ func TestClosedLiveIndexReturns(t *testing.T) {
 
 // While a read from a disk hangs, all other calls return.
 func TestAnswersDoNotWaitForReads(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.tar", tarOf(10, "a"))
 	w.write("b.tar", tarOf(11, "b"))
 	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
@@ -84,7 +84,7 @@ func TestAnswersDoNotWaitForReads(t *testing.T) {
 }
 
 func TestLiveIndexIsSafeForConcurrentUse(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	s := w.mustOpenLiveIndex()
 	var all sync.WaitGroup
 	ctx := context.Background()

@@ -37,7 +37,7 @@ func TestPartiallyWrittenFileIsNotAShard(t *testing.T) {
 		{"a.tar", gamesOf(gz(gameOf(6, 1)), gz(gameOf(6, 2))), false, 20, "lc0"},
 	} {
 		t.Run(tt.format+" "+tt.name, func(t *testing.T) {
-			w := newStockWorld(newWorld(t))
+			w := newLiveWorld(newWorld(t))
 			format := func(c *Config) { c.Format.Name = tt.format }
 			s := w.mustOpenLiveIndex(format)
 			admitted := 0
@@ -64,7 +64,7 @@ func TestPartiallyWrittenFileIsNotAShard(t *testing.T) {
 }
 
 func TestDamagedFileIsRetriedOccasionally(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.jsonl.gz", gz(linesOf(3, "a")))
 	data := gz(linesOf(5, "b"), linesOf(6, "c"))
 	w.write("b.jsonl.gz", data[:len(data)-3])
@@ -94,10 +94,10 @@ func TestDamagedFileIsRetriedOccasionally(t *testing.T) {
 }
 
 func TestPersistentDamageIsSkippedIfConfigured(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	whole := gz(linesOf(5, "b"), linesOf(6, "c"))
 	w.write("b.jsonl.gz", whole[:len(whole)-3])
-	s, err := w.openStock(skipping)
+	s, err := w.openLive(skipping)
 	require.NoError(t, err)
 	w.look(s)
 	require.Empty(t, s.Shards())
@@ -128,7 +128,7 @@ func TestPersistentDamageIsSkippedIfConfigured(t *testing.T) {
 }
 
 func TestUnreadableFileIsNotAnError(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.tar", tarOf(4, "a"))
 	w.write("b.tar", tarOf(5, "b"))
 	w.onRead = func(o storage.Object) error {
@@ -151,7 +151,7 @@ func TestUnreadableFileIsNotAnError(t *testing.T) {
 }
 
 func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
 	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
 	var once bool
@@ -171,7 +171,7 @@ func TestFileChangedDuringReadIsNotIndexed(t *testing.T) {
 }
 
 func TestFileForgottenDuringReadIsNotAShard(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.tar", tarOf(40, "a"))
 	s := w.mustOpenLiveIndex(func(c *Config) { c.Format.Name = "tar" })
 	w.onRead = func(storage.Object) error { s.Forget("a.tar"); return nil }
@@ -185,7 +185,7 @@ func TestFileForgottenDuringReadIsNotAShard(t *testing.T) {
 }
 
 func TestFilesOfOtherFormatsAreIgnored(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("README.txt", []byte("this is no shard\n"))
 	w.write("notes", []byte("nor is this\n"))
 	s := w.mustOpenLiveIndex()
@@ -211,7 +211,7 @@ func TestFilesOfOtherFormatsAreIgnored(t *testing.T) {
 }
 
 func TestMajorityOfFirstFilesDeterminesFormat(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.tar", tarOf(3, "b"))
 	w.write("c.tar", tarOf(3, "c"))
@@ -229,7 +229,7 @@ func TestMajorityOfFirstFilesDeterminesFormat(t *testing.T) {
 }
 
 func TestShardsOfOtherKindWait(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("training.1.gz", gz(gameOf(6, 2)))
 	w.write("training.2.gz", gz(gameOf(5, 2)))
 	w.write("training.3.gz", gz(gameOf(6, 3)))
@@ -266,21 +266,21 @@ func TestShardsOfOtherKindWait(t *testing.T) {
 }
 
 func TestDatasetThatCannotGrowIsRefused(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.tar", tarOf(3, "a"))
-	_, err := w.openStock(dataset(filepath.Join(w.data, "a.tar")))
+	_, err := w.openLive(dataset(filepath.Join(w.data, "a.tar")))
 	require.ErrorContains(t, err, "is a file: with --grow, name the directory")
-	_, err = w.openStock(func(c *Config) { c.Format.Name = "files" })
+	_, err = w.openLive(func(c *Config) { c.Format.Name = "files" })
 	require.ErrorContains(t, err, "a directory is a shard")
-	_, err = w.openStock(func(c *Config) { c.Format.Arrays = []spec.Array{{Name: "a", Pattern: "*.npy"}} })
+	_, err = w.openLive(func(c *Config) { c.Format.Arrays = []spec.Array{{Name: "a", Pattern: "*.npy"}} })
 	require.ErrorContains(t, err, "several arrays")
-	_, err = w.openStock(dataset(filepath.Join(w.data, "none")))
+	_, err = w.openLive(dataset(filepath.Join(w.data, "none")))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoDirExists(t, w.index, "nothing was made")
 }
 
 func TestPatternSelectsShards(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for _, name := range []string{"a/1.tar", "a/2.tar", "a/12.tar", "b/1.tar", "a/x.tar"} {
 		w.write(name, tarOf(3, "s"))
 	}

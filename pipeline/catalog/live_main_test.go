@@ -17,8 +17,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// stockWorld is a growing dataset, whose clock stands still until it is set.
-type stockWorld struct {
+// liveWorld is a growing dataset, whose clock stands still until it is set.
+type liveWorld struct {
 	*world
 	storage storage.Storage
 	mu      sync.Mutex
@@ -26,27 +26,27 @@ type stockWorld struct {
 	told    map[string]bool // files that were passed to the live index
 }
 
-func newStockWorld(w *world) *stockWorld {
+func newLiveWorld(w *world) *liveWorld {
 	s, err := w.config().OpenStorage(w.data, "")
 	require.NoError(w.t, err)
 	w.cleanup(func() { require.NoError(w.t, s.Close()) })
-	return &stockWorld{world: w, storage: s, now: time.Now()}
+	return &liveWorld{world: w, storage: s, now: time.Now()}
 }
 
-func (w *stockWorld) clock() time.Time {
+func (w *liveWorld) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
-func (w *stockWorld) advance(d time.Duration) {
+func (w *liveWorld) advance(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(d)
 }
 
-// openStock opens the live index; the test closes it.
-func (w *stockWorld) openStock(change ...func(*Config)) (*LiveIndex, error) {
+// openLive opens the live index; the test closes it.
+func (w *liveWorld) openLive(change ...func(*Config)) (*LiveIndex, error) {
 	c := LiveIndexConfig{Config: w.config(), Now: w.clock}
 	c.OpenStorage = func(string, string) (storage.Storage, error) { return w.storage, nil }
 	for _, f := range change {
@@ -55,15 +55,15 @@ func (w *stockWorld) openStock(change ...func(*Config)) (*LiveIndex, error) {
 	return OpenLiveIndex(context.Background(), c)
 }
 
-func (w *stockWorld) mustOpenLiveIndex(change ...func(*Config)) *LiveIndex {
-	s, err := w.openStock(change...)
+func (w *liveWorld) mustOpenLiveIndex(change ...func(*Config)) *LiveIndex {
+	s, err := w.openLive(change...)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })
 	return s
 }
 
 // files returns the files below the dataset's directory that a watcher would report.
-func (w *stockWorld) files(s *LiveIndex) (list []storage.Object) {
+func (w *liveWorld) files(s *LiveIndex) (list []storage.Object) {
 	require.NoError(w.t, filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.data, path)
 		shown := rel
@@ -93,14 +93,14 @@ func (w *stockWorld) files(s *LiveIndex) (list []storage.Object) {
 	return list
 }
 
-func (w *stockWorld) object(path string) storage.Object {
+func (w *liveWorld) object(path string) storage.Object {
 	o, err := w.storage.Stat(context.Background(), path)
 	require.NoError(w.t, err)
 	return o
 }
 
 // look reports the current files to the live index, as a watcher does.
-func (w *stockWorld) look(s *LiveIndex) {
+func (w *liveWorld) look(s *LiveIndex) {
 	there := w.files(s)
 	paths := map[string]bool{}
 	for _, o := range there {
@@ -115,11 +115,11 @@ func (w *stockWorld) look(s *LiveIndex) {
 	require.NoError(w.t, s.Index(context.Background(), there))
 }
 
-func (w *stockWorld) remove(path string) {
+func (w *liveWorld) remove(path string) {
 	require.NoError(w.t, os.Remove(filepath.Join(w.data, path)))
 }
 
-func (w *stockWorld) mustSeal(s *LiveIndex, shards []LiveShard) *Catalog {
+func (w *liveWorld) mustSeal(s *LiveIndex, shards []LiveShard) *Catalog {
 	text, err := s.Text(shards)
 	require.NoError(w.t, err)
 	c, err := s.Seal(context.Background(), text)

@@ -14,7 +14,7 @@ import (
 
 // killed sets the index directory to the state that a process leaves when it is killed now, perhaps
 // while it writes to a journal.
-func (w *stockWorld) killed(cut func(bytes int64) int64) {
+func (w *liveWorld) killed(cut func(bytes int64) int64) {
 	left := filepath.Join(w.tempDir(), "index")
 	require.NoError(w.t, os.Mkdir(left, 0o700))
 	for _, path := range w.indexFiles("*") {
@@ -29,14 +29,14 @@ func (w *stockWorld) killed(cut func(bytes int64) int64) {
 }
 
 // replace writes a file atomically, as a new file.
-func (w *stockWorld) replace(path string, data []byte) {
+func (w *liveWorld) replace(path string, data []byte) {
 	w.write(".tmp", data)
 	require.NoError(w.t, os.MkdirAll(filepath.Dir(filepath.Join(w.data, path)), 0o755))
 	require.NoError(w.t, os.Rename(filepath.Join(w.data, ".tmp"), filepath.Join(w.data, path)))
 }
 
 // static returns the catalog of a directory with exactly these files.
-func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *Catalog {
+func (w *liveWorld) static(files map[string][]byte, change ...func(*Config)) *Catalog {
 	other := &world{t: w.t, cleanup: w.cleanup, data: w.tempDir(), engine: w.engine, index: filepath.Join(w.tempDir(), "index")}
 	for path, data := range files {
 		other.write(path, data)
@@ -48,13 +48,13 @@ func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *C
 // shards are the same as in a mount of only the whole files, and so is the sealed index.
 func TestLiveIndexEqualsMountOfSameFiles(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		w := newStockWorld(newWorldUntil(t, r.Cleanup))
+		w := newLiveWorld(newWorldUntil(t, r.Cleanup))
 		whole, broken := map[string][]byte{}, map[string]bool{}
-		s, err := w.openStock()
+		s, err := w.openLive()
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close()) }()
 		reopen := func() {
-			s, err = w.openStock()
+			s, err = w.openLive()
 			require.NoError(t, err)
 		}
 		path := func(r *rapid.T) string {

@@ -21,7 +21,7 @@ import (
 )
 
 func TestLiveIndexReusesWorkOfKilledOne(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
@@ -43,7 +43,7 @@ func TestLiveIndexReusesWorkOfKilledOne(t *testing.T) {
 }
 
 func TestLiveIndexReusesIndexOfMount(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 6 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
@@ -58,12 +58,12 @@ func TestLiveIndexReusesIndexOfMount(t *testing.T) {
 	w.look(s)
 	require.NoError(t, s.Close())
 	look := w.readsOf(func() { require.EqualValues(t, 7, w.mustOpen().Shards()) })
-	require.LessOrEqual(t, look, int64(1), "a mount takes over those of a stock; it looks whether the .tar is one of games")
+	require.LessOrEqual(t, look, int64(1), "a mount takes over those of a live index; it looks whether the .tar is one of games")
 	require.Empty(t, w.indexFiles("*.journal"))
 }
 
 func TestTwoLiveIndexesShareAnIndexDirectory(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
 	}
@@ -109,8 +109,8 @@ func TestTwoLiveIndexesShareAnIndexDirectory(t *testing.T) {
 
 // Most new files are soon replaced or removed. What is kept of them is bounded.
 func TestJournalsDoNotGrowForever(t *testing.T) {
-	w := newStockWorld(newWorld(t))
-	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
+	w := newLiveWorld(newWorld(t))
+	s, err := w.openLive(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
 	// A shard of more than 1 MiB in the index, again and again.
 	packer := index.NewPacker(true, false, index.MaxPackedBytes)
@@ -159,7 +159,7 @@ func TestJournalsDoNotGrowForever(t *testing.T) {
 	require.Equal(t, extentAt(79_999).SizeBytes, sizes[0])
 	require.NoError(t, s.Close())
 
-	s, err = w.openStock(func(c *Config) { c.Format.Name = "tar" })
+	s, err = w.openLive(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.Contains(t, s.known, "stays.tar")
@@ -173,8 +173,8 @@ func TestJournalsDoNotGrowForever(t *testing.T) {
 // While a snapshot is being sealed, retired journals stay mapped. They must not be compacted again:
 // otherwise tidy would not end before the seal does.
 func TestRetiredJournalsAreTruncatedOnce(t *testing.T) {
-	w := newStockWorld(newWorld(t))
-	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
+	w := newLiveWorld(newWorld(t))
+	s, err := w.openLive(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	packer := index.NewPacker(true, false, index.MaxPackedBytes)
@@ -203,7 +203,7 @@ func TestRetiredJournalsAreTruncatedOnce(t *testing.T) {
 }
 
 func TestSnapshotOfAbsentShards(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 3 {
 		w.write(fmt.Sprintf("training.%d.tar", i), tarOf(10, "s"))
 	}
@@ -259,7 +259,7 @@ func TestSnapshotOfAbsentShards(t *testing.T) {
 }
 
 func TestSnapshotOpensMatchingStoredIndex(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	var sets [][]LiveShard
 	s := w.mustOpenLiveIndex()
 	for i := range 6 {
@@ -312,7 +312,7 @@ func TestSnapshotOpensMatchingStoredIndex(t *testing.T) {
 }
 
 func TestLiveIndexWithoutDirectoryWorksInMemory(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	require.NoError(t, os.WriteFile(w.index, []byte("in the way"), 0o600))
 	for i := range 4 {
 		w.write(fmt.Sprintf("%d.tar", i), tarOf(10+i, "s"))
@@ -338,7 +338,7 @@ func summaryOf(records int) format.Summary {
 }
 
 func TestLiveIndexContinuesInMemoryWhenDirectoryIsRemoved(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	s := w.mustOpenLiveIndex()
 	require.NoError(t, os.RemoveAll(w.index))
 	for i := range 4 {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestLiveIndexMatchesMountOfSameFiles(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 7 {
 		w.write(fmt.Sprintf("d%d/%d.tar", i%3, i), tarOf(10+i, fmt.Sprint("s", i)))
 	}
@@ -36,7 +36,7 @@ func TestLiveIndexMatchesMountOfSameFiles(t *testing.T) {
 }
 
 func TestSealedSnapshotOutlivesEverything(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	for i := range 5 {
 		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(30+i, fmt.Sprint(i)))
 	}

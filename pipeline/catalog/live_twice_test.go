@@ -16,7 +16,7 @@ import (
 // Two files that are duplicates of one shard count once: the one seen first, or of those seen
 // together the first by path. The other counts once that one is gone.
 func TestDuplicateShardCountsOnce(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b.jsonl.zst", zst(linesOf(4, "b")))
 	w.write("c.jsonl.gz", gz(linesOf(5, "c")))
@@ -69,7 +69,7 @@ func twoAtATime(c *Config) { c.Profile.Pass.Shards = 2 }
 
 // readAfter delays the read of a file until another one has been indexed, though shards are read by
 // path. The live index must have been opened with twoAtATime.
-func (w *stockWorld) readAfter(s *LiveIndex, first, second string) {
+func (w *liveWorld) readAfter(s *LiveIndex, first, second string) {
 	known := func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
@@ -91,7 +91,7 @@ func (w *stockWorld) readAfter(s *LiveIndex, first, second string) {
 func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 	for first, second := range map[string]string{"d.jsonl": "latest.jsonl", "e.jsonl": "e.jsonl.zst"} {
 		t.Run(second, func(t *testing.T) {
-			w := newStockWorld(newWorld(t))
+			w := newLiveWorld(newWorld(t))
 			w.write("a.jsonl", linesOf(3, "a"))
 			s := w.mustOpenLiveIndex(twoAtATime)
 			w.look(s)
@@ -110,7 +110,7 @@ func TestFirstPathWinsForDuplicateShardInAnyReadOrder(t *testing.T) {
 }
 
 func TestStreamsAreNamedAfterFirstPathInAnyReadOrder(t *testing.T) {
-	w := newStockWorld(newWorld(t))
+	w := newLiveWorld(newWorld(t))
 	s := w.mustOpenLiveIndex(twoAtATime, func(c *Config) { c.Format.Name = "jsonl" })
 	w.write("a.ndjson", linesOf(3, "a"))
 	w.write("b.jsonl", linesOf(3, "b"))

@@ -199,7 +199,7 @@ func requireSaid(t *testing.T, k shardKind, a alteration, way string, skip bool)
 	var said string
 	switch way {
 	case "growing":
-		g := newStockWorld(w)
+		g := newLiveWorld(w)
 		s := g.mustOpenLiveIndex(change...)
 		g.look(s)
 		g.look(s)

@@ -301,7 +301,7 @@ func chunksOf(a *Array, c *Crop) map[string]bool {
 func TestReachOfRecordCoversAllPossibleJitter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := func(name string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, name) }
-		shape, chunk := []int64{of("y", 6, 20), of("x", 6, 20)}, []int64{of("brick y", 1, 5), of("brick x", 1, 5)}
+		shape, chunk := []int64{of("y", 6, 20), of("x", 6, 20)}, []int64{of("chunk y", 1, 5), of("chunk x", 1, 5)}
 		z := spec.Zarr{Jitter: rapid.Bool().Draw(t, "jitter")}
 		for d, name := range []string{"y", "x"} {
 			step := of("step", 1, 4)

@@ -15,7 +15,7 @@ func TestBisectionIsAPermutation(t *testing.T) {
 		for d := range dims {
 			counts[d] = rapid.Int64Range(1, 12).Draw(t, "count")
 			strides[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge/16)).Draw(t, "stride")
-			chunks[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge-1)).Draw(t, "brick")
+			chunks[d] = rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxEdge-1)).Draw(t, "chunk")
 		}
 		b, err := NewBisection(counts, strides, chunks)
 		require.NoError(t, err)

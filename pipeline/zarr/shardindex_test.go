@@ -142,7 +142,7 @@ func FuzzShardIndex(f *testing.F) {
 // addition to reading them.
 func BenchmarkCheckOverlap(b *testing.B) {
 	for _, order := range []string{"in order", "at random", "along a Morton curve"} {
-		b.Run(fmt.Sprintf("bricks=4096/%s", order), func(b *testing.B) {
+		b.Run(fmt.Sprintf("chunks=4096/%s", order), func(b *testing.B) {
 			places := make([]Place, 4096)
 			perm := rand.New(rand.NewPCG(1, 1)).Perm(len(places))
 			for i := range places {

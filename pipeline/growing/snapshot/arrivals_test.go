@@ -140,7 +140,7 @@ func TestEpochIsUnaffectedByLaterArrivals(t *testing.T) {
 		}
 		var model []catalog.LiveShard
 		require.Eventually(t, func() bool {
-			model = n.stock.Shards()
+			model = n.live.Shards()
 			has := map[string]int{}
 			for _, s := range model {
 				has[s.Path] = int(s.Records)
@@ -178,7 +178,7 @@ func TestThousandsOfFilesArrive(t *testing.T) {
 	for i := range files {
 		p.put(t, 2, fmt.Sprintf("%d/%d.txt", i%7, i))
 	}
-	require.Eventually(t, func() bool { return len(n.stock.Shards()) == files }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(n.live.Shards()) == files }, patience, 10*time.Millisecond)
 	e, _ := n.taken(0)
 	require.EqualValues(t, files, e.Shards)
 	require.EqualValues(t, 2*files, e.Records)

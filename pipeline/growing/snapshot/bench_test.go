@@ -28,7 +28,7 @@ func BenchmarkStart(b *testing.B) {
 			root := b.TempDir()
 			p := place{root, b.TempDir(), b.TempDir()}
 			n := open(b, p)
-			m := &many{LiveIndex: n.stock}
+			m := &many{LiveIndex: n.live}
 			for i := range shards {
 				path := fmt.Sprintf("training.%d.gz", 1_000_000_000+i*7919%shards)
 				m.shards = append(m.shards, catalog.LiveShard{Path: path, ModTimeNanos: int64(i), Records: 80, Units: 1, Bytes: 668480})
@@ -55,7 +55,7 @@ func BenchmarkArrivals(b *testing.B) {
 	closed := []time.Time{}
 	seen := 0
 	look := func() {
-		has := len(n.stock.Shards())
+		has := len(n.live.Shards())
 		if seen < has { // files are indexed approximately in the order of arrival
 			longest = max(longest, time.Since(closed[seen]))
 			seen = has

@@ -44,7 +44,7 @@ type node struct {
 	*Snapshotter
 	place
 	t     testing.TB
-	stock *catalog.LiveIndex
+	live  *catalog.LiveIndex
 	close func()
 }
 
@@ -65,25 +65,25 @@ func tryOpen(t testing.TB, p place, change ...func(*Config)) (*node, error) {
 	require.NoError(t, err)
 	s, err := local.Open(p.data, engine)
 	require.NoError(t, err)
-	stock, err := catalog.OpenLiveIndex(context.Background(), catalog.LiveIndexConfig{Config: catalog.Config{
+	index, err := catalog.OpenLiveIndex(context.Background(), catalog.LiveIndexConfig{Config: catalog.Config{
 		Dataset: p.data, Format: spec.Format{Name: format}, OnCorrupt: spec.CorruptFail, IndexDir: p.index,
 		OpenStorage: func(string, string) (storage.Storage, error) { return s, nil },
 	}})
 	require.NoError(t, err)
-	c := Config{Index: stock, Storage: s, Root: p.data, RunDir: p.run, Log: slog.New(slog.DiscardHandler), Poll: 100 * time.Millisecond}
+	c := Config{Index: index, Storage: s, Root: p.data, RunDir: p.run, Log: slog.New(slog.DiscardHandler), Poll: 100 * time.Millisecond}
 	for _, ch := range change {
 		ch(&c)
 	}
 	snapshotter, err := Open(context.Background(), c)
 	shut := func() {
-		require.NoError(t, stock.Close())
+		require.NoError(t, index.Close())
 		require.NoError(t, engine.Close())
 	}
 	if err != nil {
 		shut()
 		return nil, err
 	}
-	n := &node{Snapshotter: snapshotter, place: p, t: t, stock: stock}
+	n := &node{Snapshotter: snapshotter, place: p, t: t, live: index}
 	closed := false
 	n.close = func() {
 		if !closed {
@@ -118,7 +118,7 @@ func (p place) put(t testing.TB, records int, paths ...string) {
 
 // shards returns the paths that are indexed now.
 func (n *node) shards() (paths []string) {
-	for _, s := range n.stock.Shards() {
+	for _, s := range n.live.Shards() {
 		paths = append(paths, s.Path)
 	}
 	slices.Sort(paths)

@@ -15,8 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
-// watchedStock is a live index that calls functions of the test first.
-type watchedStock struct {
+// watchedIndex is a live index that calls functions of the test first.
+type watchedIndex struct {
 	*catalog.LiveIndex
 	match  func(path string) bool
 	index  func(files []storage.Object)
@@ -25,32 +25,32 @@ type watchedStock struct {
 	shards func()
 }
 
-func (s *watchedStock) Shards() []catalog.LiveShard {
+func (s *watchedIndex) Shards() []catalog.LiveShard {
 	if s.shards != nil {
 		s.shards()
 	}
 	return s.LiveIndex.Shards()
 }
 
-func (s *watchedStock) Match(path string, isDir bool) bool {
+func (s *watchedIndex) Match(path string, isDir bool) bool {
 	return s.LiveIndex.Match(path, isDir) && (s.match == nil || s.match(path))
 }
 
-func (s *watchedStock) Index(ctx context.Context, files []storage.Object) error {
+func (s *watchedIndex) Index(ctx context.Context, files []storage.Object) error {
 	if s.index != nil {
 		s.index(files)
 	}
 	return s.LiveIndex.Index(ctx, files)
 }
 
-func (s *watchedStock) Forget(path string) {
+func (s *watchedIndex) Forget(path string) {
 	if s.forget != nil {
 		s.forget(path)
 	}
 	s.LiveIndex.Forget(path)
 }
 
-func (s *watchedStock) Text(shards []catalog.LiveShard) ([]byte, error) {
+func (s *watchedIndex) Text(shards []catalog.LiveShard) ([]byte, error) {
 	if s.text != nil {
 		s.text()
 	}
@@ -59,7 +59,7 @@ func (s *watchedStock) Text(shards []catalog.LiveShard) ([]byte, error) {
 
 // lateFile returns a node whose watcher does not see 2.txt, although epoch 0, started by another
 // node, has it: the test decides when it is seen.
-func lateFile(t *testing.T) (*node, *watchedStock) {
+func lateFile(t *testing.T) (*node, *watchedIndex) {
 	here := newPlace(t)
 	n := open(t, here)
 	n.put(t, 10, "1.txt", "2.txt")
@@ -68,7 +68,7 @@ func lateFile(t *testing.T) (*node, *watchedStock) {
 	there := newPlace(t)
 	there.run = here.run
 	there.put(t, 10, "1.txt", "2.txt")
-	w := &watchedStock{match: func(path string) bool { return path != "2.txt" }}
+	w := &watchedIndex{match: func(path string) bool { return path != "2.txt" }}
 	other := open(t, there, func(c *Config) {
 		w.LiveIndex = c.Index.(*catalog.LiveIndex)
 		c.Index = w
@@ -133,15 +133,15 @@ func TestFileChangedDuringSnapshotIsIndexedInLatestState(t *testing.T) {
 	require.True(t, any)
 	<-changed
 	n.eventually("1.txt", "2.txt")
-	for _, s := range n.stock.Shards() {
+	for _, s := range n.live.Shards() {
 		require.EqualValues(t, map[string]int{"1.txt": 10, "2.txt": 11}[s.Path], s.Records)
 	}
 }
 
 // holding opens a node that makes links.
-func holding(t *testing.T) (*node, *watchedStock) {
+func holding(t *testing.T) (*node, *watchedIndex) {
 	p := newPlace(t)
-	w := &watchedStock{}
+	w := &watchedIndex{}
 	return open(t, p, func(c *Config) {
 		c.Hold = hardlink.NewLinks(p.data)
 		c.Storage = hardlink.Wrap(c.Storage.(*local.Storage), c.Hold)

@@ -255,7 +255,7 @@ func TestReadersShareChunks(t *testing.T) {
 	require.NoError(t, group.Wait())
 	s := m.Stats()
 	chunks := zarr.Grid{Counts: []int64{3, 5, 4}}.Total() - int64(len(m.absent))
-	require.LessOrEqual(t, s.Decoded, uint64(2*chunks), "each brick is decoded once, or twice by two at a time")
+	require.LessOrEqual(t, s.Decoded, uint64(2*chunks), "each chunk is decoded once, or twice by two at a time")
 	require.NotZero(t, s.Found)
 }
 

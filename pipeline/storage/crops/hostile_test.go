@@ -355,7 +355,7 @@ func TestChunksMayShareOnePosition(t *testing.T) {
 func TestConcurrentlyCheckedIndexesAreBounded(t *testing.T) {
 	for chunks, want := range map[int64]int{1: 32, 4096: 32, 1 << 17: 25, 1 << 20: 3, 1 << 24: 1} {
 		f := &field{Field: &listing.Field{Array: &zarr.Array{Object: []int64{4 * chunks}, Chunk: []int64{4}}}}
-		require.Equal(t, want, (&Storage{room: newRoom(0, 1)}).checks(f), "%d bricks", chunks)
+		require.Equal(t, want, (&Storage{room: newRoom(0, 1)}).checks(f), "%d chunks", chunks)
 		require.LessOrEqual(t, int64(want-1)*chunks*checkedEntryBytes, int64(checkedBytes))
 	}
 }

@@ -83,7 +83,7 @@ func TestChunksWaitingForIndexAreReadWithinBound(t *testing.T) {
 	require.True(t, bytes.Equal(m.want(), got))
 	slow.mu.Lock()
 	defer slow.mu.Unlock()
-	require.LessOrEqual(t, slow.most, int64(4<<10+2*(1<<10+16)), "the bound, and a brick of 1 KiB for each of 2 workers")
+	require.LessOrEqual(t, slow.most, int64(4<<10+2*(1<<10+16)), "the bound, and a chunk of 1 KiB for each of 2 workers")
 	require.Positive(t, slow.most)
 }
 

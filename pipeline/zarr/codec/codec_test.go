@@ -70,7 +70,7 @@ func TestDamageNeverPanics(t *testing.T) {
 	d := NewDecoder()
 	defer d.Close()
 	rapid.Check(t, func(t *rapid.T) {
-		b := list[rapid.IntRange(0, len(list)-1).Draw(t, "brick")]
+		b := list[rapid.IntRange(0, len(list)-1).Draw(t, "chunk")]
 		stored := bytes.Clone(b.stored)
 		for range rapid.IntRange(1, 4).Draw(t, "damages") {
 			stored[rapid.IntRange(0, len(stored)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
@@ -132,7 +132,7 @@ func TestChecksums(t *testing.T) {
 func TestConcatenatedFrames(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
-	want := []byte("a brick in two frames, and a checksum behind it")
+	want := []byte("a chunk in two frames, and a checksum after it")
 	stored := append(w.EncodeAll(want[:20], nil), w.EncodeAll(want[20:], nil)...)
 	stored = binary.LittleEndian.AppendUint32(stored, crc32.Checksum(stored, castagnoli))
 	chain := zarr.Chain{Steps: []zarr.Step{{Codec: zarr.CRC32C}, {Codec: zarr.Zstd}}}
