@@ -44,6 +44,8 @@ func RunWrapper(t *testing.T, wrap func(t *testing.T, below storage.Storage) sto
 		_, bare := open(t, false)
 		for _, f := range fields {
 			known[f.Name] = true
+			require.True(t, has(newMemory(true), f.Name), "a new capability: give %s to the suite's storage", f.Name)
+			require.Contains(t, passed, f.Name, "a new capability: add a check that %s is passed on", f.Name)
 			x := want[f.Name]
 			require.Equal(t, x != Lost, has(rich, f.Name), "%s over a storage that has it", f.Name)
 			require.Equal(t, x == Own, has(bare, f.Name), "%s over a storage that does not have it", f.Name)
