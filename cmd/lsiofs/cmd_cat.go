@@ -113,10 +113,10 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return opening.Close(d, followStream(ctx, d, resume, o, kind, g.ui), g.log())
 	}
 	g.endAtOnce()
-	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
+	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui), g.log())
 }
 
-func catStream(ctx context.Context, d *pipeline.Dataset, resume *opening.Checkpoint, o *catOptions, kind stream.Kind, out io.Writer) error {
+func catStream(ctx context.Context, d *pipeline.Dataset, resume *opening.Checkpoint, o *catOptions, kind stream.Kind, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err
@@ -125,9 +125,18 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *opening.Checkpo
 	if err != nil {
 		return exit.With(exit.Checkpoint, err)
 	}
+	if set.View().Count(o.share.worker) == 0 {
+		records, err := d.EpochRecords(ctx, position.Epoch)
+		if err != nil {
+			return err
+		}
+		if records == 0 {
+			u.Warn(opening.NothingSelected(d, position.Epoch, "the stream is empty"))
+		}
+	}
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
-	return copyStream(ctx, h, out)
+	return copyStream(ctx, h, u.Out)
 }
 
 // followStream writes the streams of successive epochs. A signal ends it between two writes.

@@ -70,9 +70,12 @@ func TestDeadMountIsUnmounted(t *testing.T) {
 			break
 		}
 	}
+	out, err := program(t, "cat", mnt).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "the server of the mount at "+mnt+" is gone: mount it again, or remove it with lsiofs umount "+mnt)
 	r := umountInOwnProcess(t, mnt)
 	require.Equal(t, exit.OK, r.code, r.stderr)
-	_, err := os.Stat(mnt)
+	_, err = os.Stat(mnt)
 	require.NoError(t, err)
 }
 

@@ -158,6 +158,9 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *opening.Checkpoint, 
 	if err := d.grow(&s.Grow, r); err != nil {
 		return s, nil, err
 	}
+	if err := d.checkService(s); err != nil {
+		return s, nil, err
+	}
 	if err := formats.Validate(s); err != nil {
 		return s, nil, exit.With(exit.Usage, err)
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -223,6 +225,21 @@ func addService(f *pflag.FlagSet, r *spec.Remote) {
 	f.StringVar(&r.AuthFile, "auth-file", r.AuthFile, "https: `file` with lines HOST TOKEN or HOST HEADER: VALUE, each sent only to that host; LSIOFS_HTTP_TOKEN in the environment and ~/.netrc are used, too")
 	f.StringVar(&r.CAFile, "ca-file", r.CAFile, "PEM `file` of certificates to trust in addition to the system's")
 	f.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified; then only a change of size is detected")
+}
+
+// checkService refuses flags of a service if the dataset is at none, where they would have no
+// effect.
+func (d *datasetFlags) checkService(s spec.Spec) error {
+	remote := pipeline.IsRemote(s.Dataset)
+	for _, x := range s.Mix.Sources {
+		remote = remote || pipeline.IsRemote(x.Dataset)
+	}
+	for _, name := range []string{"endpoint", "region"} {
+		if !remote && d.given(name) {
+			return exit.Usagef("--%s is for datasets in buckets: write s3://BUCKET/PREFIX instead of a path, or leave --%s out", name, name)
+		}
+	}
+	return nil
 }
 
 // probed returns the flags for commands that query a service without reading a dataset.

@@ -225,6 +225,18 @@ func TestSplitFlagsRequirePart(t *testing.T) {
 	require.Empty(t, parsed(t).flags.Lookup("split").Value.String())
 }
 
+func TestFlagsOfBucketsRequireBucket(t *testing.T) {
+	for _, args := range [][]string{{"--endpoint", "http://localhost:1"}, {"--region", "eu-west-1"}} {
+		_, _, err := parsed(t, args...).resolve("data")
+		require.Equal(t, exit.Usage, exit.CodeOf(err))
+		require.ErrorContains(t, err, args[0]+" is for datasets in buckets")
+		_, _, err = parsed(t, args...).resolve("s3://bucket/data")
+		require.NoError(t, err)
+		mixture := spec.Spec{Mix: spec.Mix{Sources: []spec.Source{{Dataset: "/data"}, {Dataset: "s3://bucket/data"}}}}
+		require.NoError(t, parsed(t, args...).checkService(mixture))
+	}
+}
+
 func TestSampleFlagRequiresOneOfN(t *testing.T) {
 	for _, bad := range []string{"0/3", "2/3", "1/0", "1/65537", "1/03", "1/-2", "3", "", "0.5", "1/99999999999999999999"} {
 		d := datasetFlags{}

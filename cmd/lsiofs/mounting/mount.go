@@ -270,13 +270,8 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	if w := passedOver(d.Catalog()); w != "" {
 		warnings = append(warnings, w)
 	}
-	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Subsample{}) {
-		return append(warnings, fmt.Sprintf("--sample %s selects none of the dataset's %s in epoch %d, so its worker files are empty: use a larger share",
-			sample, terminal.Plural(d.Catalog().Records(), "record"), s.Epoch)), nil
-	}
 	if d.Records() == 0 {
-		return append(warnings, fmt.Sprintf("--split %s --split-by %s selects none of the dataset's %s, so the worker files are empty: use a larger part, or split by record",
-			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil
+		return append(warnings, opening.NothingSelected(d, s.Epoch, "the worker files are empty")), nil
 	}
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // Selection lists which files of a dataset were taken and which were left out, in a command's JSON.
@@ -66,6 +68,17 @@ func tellSelection(u *terminal.UI, s *discover.Selection, empty string) {
 	for _, note := range s.Notes {
 		u.Warn(printable.Line(note))
 	}
+}
+
+// NothingSelected returns a warning about an epoch in which --split and --sample select no records.
+// so is the consequence.
+func NothingSelected(d *pipeline.Dataset, epoch uint64, so string) string {
+	s := d.Spec()
+	all := terminal.Plural(d.Catalog().Records(), "record")
+	if s.Order.Sample != (spec.Subsample{}) {
+		return fmt.Sprintf("--sample %s selects none of the dataset's %s in epoch %d, so %s: use a larger share", s.Order.Sample, all, epoch, so)
+	}
+	return fmt.Sprintf("--split %s --split-by %s selects none of the dataset's %s, so %s: use a larger part, or split by record", s.Order.Split.Part, s.Order.Split.By, all, so)
 }
 
 // DamageLines describes what --on-corrupt skip left out, for at most limit shards.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -63,6 +64,21 @@ func IsRemote(dataset string) bool {
 	return err != nil
 }
 
+// unreachable returns the error of a dataset if asking for path failed with err: path may be inside
+// a mount whose server is gone, such as that of a killed lsiofs.
+func unreachable(dataset, path string, err error) error {
+	if !errors.Is(err, syscall.ENOTCONN) {
+		return fmt.Errorf("dataset %s: %w", dataset, err)
+	}
+	for point := filepath.Dir(path); point != path; point = filepath.Dir(point) {
+		if _, above := os.Stat(point); !errors.Is(above, syscall.ENOTCONN) {
+			break
+		}
+		path = point
+	}
+	return fmt.Errorf("dataset %s: the server of the mount at %s is gone: mount it again, or remove it with lsiofs umount %s", dataset, path, path)
+}
+
 // ParseTarget uses the file system to distinguish a directory, a file and a pattern. A file or
 // directory of that exact name takes precedence over a pattern.
 func ParseTarget(dataset string) (Target, error) {
@@ -82,7 +98,7 @@ func ParseTarget(dataset string) (Target, error) {
 		if errors.Is(err, iofs.ErrNotExist) {
 			return Target{}, fmt.Errorf("dataset %s: %w: name a directory, a file or a quoted pattern", dataset, iofs.ErrNotExist)
 		}
-		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
+		return Target{}, unreachable(dataset, abs, err)
 	}
 	root, rest := splitPattern(abs)
 	p, err := parsePattern(rest)
@@ -96,7 +112,7 @@ func ParseTarget(dataset string) (Target, error) {
 	case errors.Is(err, iofs.ErrNotExist):
 		return Target{}, fmt.Errorf("dataset %s: directory %s: %w: check the path", dataset, root, iofs.ErrNotExist)
 	case err != nil:
-		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
+		return Target{}, unreachable(dataset, root, err)
 	}
 	return rooted(root, Target{pattern: p})
 }
