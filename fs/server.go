@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 )
 
 // Server is the process that serves a mount, seen from another process. Until Close, its number
@@ -246,7 +248,7 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 	if err != nil {
 		return err
 	}
-	answered := asked(path)
+	answered := filesystem.Answer(path)
 	begin := time.Now()
 	look := time.NewTicker(answerLook)
 	defer look.Stop()
@@ -263,50 +265,8 @@ func answers(ctx context.Context, path string, soon, bound time.Duration) error 
 			continue
 		}
 		look.Reset(max(soon, answerLook))
-		if err := silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
+		if err := Silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
 			return err
-		}
-	}
-}
-
-// asked returns a channel that is closed when the file system that path is on has responded, even
-// with an error.
-func asked(path string) <-chan struct{} {
-	answered := make(chan struct{})
-	go func() { // ends with the process at the latest
-		var st unix.Statfs_t
-		_ = unix.Statfs(path, &st)
-		close(answered)
-	}()
-	return answered
-}
-
-// When Await first reports what it is waiting for, and how often after that.
-const (
-	awaitFirst = 3 * time.Second
-	awaitAgain = 30 * time.Second
-)
-
-// Await waits until the file system that path is on answers, or until ctx ends. If that takes some
-// seconds, it calls tell with the reason, and again from time to time.
-func Await(ctx context.Context, path string, tell func(reason error)) error {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	answered := asked(path)
-	begin := time.Now()
-	next := time.NewTimer(awaitFirst)
-	defer next.Stop()
-	for {
-		select {
-		case <-answered:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-next.C:
-			tell(silence(path, time.Since(begin).Round(time.Second)))
-			next.Reset(awaitAgain)
 		}
 	}
 }
@@ -314,8 +274,8 @@ func Await(ctx context.Context, path string, tell func(reason error)) error {
 // errStopped is ErrSilent for a server that is stopped.
 var errStopped = fmt.Errorf("%w: its server is stopped", ErrSilent)
 
-// silence returns what is known about why a path does not answer.
-func silence(path string, waited time.Duration) error {
+// Silence returns what is known about why a path, which must be absolute, does not answer.
+func Silence(path string, waited time.Duration) error {
 	m, found := holding(path)
 	if !found {
 		return fmt.Errorf("%s: %w for %v: the server of its file system may be unreachable; try again when ls %s answers", path, ErrSilent, waited, path)

@@ -237,7 +237,6 @@
 //	pipeline/format/inflate/inflatebench  measures inflate against another library
 //	pipeline/format/zstd                  Zstandard
 //	pipeline/format/lz4                   LZ4
-//	pipeline/format/frames                what zstd and lz4 share: walking over frames
 //	pipeline/format/encode                writes gzip, zstd and lz4
 //	pipeline/format/synthetic             seeded shards of every format, for demos and measurements
 //	pipeline/format/formattest            the test suite of formats and codecs

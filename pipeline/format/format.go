@@ -9,8 +9,9 @@
 // Formats read a Source: the decoded bytes of one shard, read forward once. The source of an
 // uncompressed shard skips bytes that no format inspects; the source of a compressed one decodes.
 //
-// Each format and each codec is a package below this one. formats has the table of them, frames the
-// code that the codecs zstd and lz4 share, and formattest the test suite that all of them pass.
+// Each format and each codec is a package below this one. formats has the table of them, and
+// formattest the test suite that all of them pass. FrameCodec is what the codecs zstd and lz4
+// share.
 package format
 
 import (

@@ -7,8 +7,9 @@
 //	       u32le 0 [u32le xxh32 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoding library gets one frame at a time; package frames finds the end of a frame by walking
-// the sizes of its blocks. Frames that need a dictionary can't be decoded and count as damaged.
+// The decoding library gets one frame at a time; format.FrameCodec finds the end of a frame by
+// walking the sizes of its blocks. Frames that need a dictionary can't be decoded and count as
+// damaged.
 //
 //	legacy frame: 184C2102, blocks: u32le size, bytes, each of 8 MiB except the last
 //
@@ -26,7 +27,6 @@ import (
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/format/frames"
 )
 
 // Codec is the format.Codec of lz4.
@@ -47,7 +47,7 @@ func (Codec) NewWalk(raw io.Reader, rawOffset int64) format.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }
 
-var codec = frames.Codec{
+var codec = format.FrameCodec{
 	Name:             "lz4",
 	OneFrame:         "an lz4 frame",
 	HeaderBytes:      maxHeaderBytes,
@@ -55,10 +55,10 @@ var codec = frames.Codec{
 	BlockHeaderBytes: 4,
 	Block:            parseBlock,
 	Begins:           begins,
-	NewLibrary:       func() (frames.Library, error) { return &library{}, nil },
+	NewLibrary:       func() (format.FrameLibrary, error) { return &library{}, nil },
 }
 
-// library is lz4's frames.Library. Blocks are pooled by lz4.
+// library is lz4's format.FrameLibrary. Blocks are pooled by lz4.
 type library struct {
 	lz4    *lz4.Reader // nil before the first frame, and after one of linked blocks
 	linked bool        // the frame's blocks are linked
@@ -68,8 +68,8 @@ type library struct {
 	inOld bool
 }
 
-// Open implements frames.Library.
-func (l *library) Open(raw io.Reader, h *frames.Header) error {
+// Open implements format.FrameLibrary.
+func (l *library) Open(raw io.Reader, h *format.FrameHeader) error {
 	l.memory, l.linked, l.inOld = max(l.memory, h.MemoryBytes), h.Linked, h.OpenEnded
 	if l.inOld {
 		return l.old.open(raw)
@@ -82,7 +82,7 @@ func (l *library) Open(raw io.Reader, h *frames.Header) error {
 	return nil
 }
 
-// Read implements frames.Library.
+// Read implements format.FrameLibrary.
 func (l *library) Read(p []byte) (int, error) {
 	if l.inOld {
 		return l.old.Read(p)
@@ -106,7 +106,7 @@ func (l *library) giveBlocksBack() {
 	}
 }
 
-// Damage implements frames.Library.
+// Damage implements format.FrameLibrary.
 func (l *library) Damage(err error) string {
 	switch {
 	case errors.Is(err, lz4.ErrInvalidHeaderChecksum):
@@ -121,10 +121,10 @@ func (l *library) Damage(err error) string {
 	return ""
 }
 
-// MemoryBytes implements frames.Library.
+// MemoryBytes implements format.FrameLibrary.
 func (l *library) MemoryBytes() int64 { return l.memory }
 
-// Release implements frames.Library.
+// Release implements format.FrameLibrary.
 func (l *library) Release() bool {
 	l.giveBlocksBack()
 	l.memory, l.old, l.inOld = 0, legacy{}, false
@@ -153,7 +153,7 @@ const (
 var errCutHeader = errors.New("the file ends inside the header of an lz4 frame")
 
 // parseHeader parses the header of a frame, skippable or not.
-func parseHeader(h *frames.Header, head []byte) error {
+func parseHeader(h *format.FrameHeader, head []byte) error {
 	if len(head) < 4 {
 		return errCutHeader
 	}
@@ -174,7 +174,7 @@ func parseHeader(h *frames.Header, head []byte) error {
 
 // parseFrameHeader parses as much of a header as is needed to find the frame's end; its checksum is
 // verified when the frame is decoded.
-func parseFrameHeader(h *frames.Header, head []byte) error {
+func parseFrameHeader(h *format.FrameHeader, head []byte) error {
 	if len(head) < 7 {
 		return errCutHeader
 	}
@@ -204,7 +204,7 @@ func parseFrameHeader(h *frames.Header, head []byte) error {
 // memoryBytes returns approximately what decoding takes: a block as in the file and a decoded one;
 // for linked blocks also the previous ones, up to 128 KiB or a block, and the smaller buffers that
 // these outgrow.
-func memoryBytes(h *frames.Header) int64 {
+func memoryBytes(h *format.FrameHeader) int64 {
 	if h.Linked {
 		return 2*h.BlockBytes + 3*max(h.BlockBytes, 128<<10)
 	}
@@ -215,9 +215,9 @@ func memoryBytes(h *frames.Header) int64 {
 const storedBlock = 1 << 31
 
 // parseBlock parses a block's size; that of the end mark is 0.
-func parseBlock(head []byte) (frames.Block, error) {
+func parseBlock(head []byte) (format.FrameBlock, error) {
 	size := binary.LittleEndian.Uint32(head)
-	return frames.Block{SizeBytes: int64(size &^ storedBlock), Last: size == 0}, nil
+	return format.FrameBlock{SizeBytes: int64(size &^ storedBlock), Last: size == 0}, nil
 }
 
 const (
@@ -239,7 +239,7 @@ func begins(head []byte) bool {
 	}
 }
 
-func legacyHeader(h *frames.Header) {
+func legacyHeader(h *format.FrameHeader) {
 	h.SizeBytes, h.BlockBytes, h.OpenEnded = 4, legacyBlockBytes, true
 	h.MemoryBytes = legacyBlockBytes + legacyMostBytes
 }

@@ -6,10 +6,11 @@
 //	       [u32le of xxh64 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoding library gets one frame at a time; package frames finds the end of a frame by walking
-// its block headers. The seek table of the seekable format (facebook/zstd, contrib/seekable_format)
-// is skipped like any skippable frame: its content is found at no cost anyway, and it may be wrong.
-// Frames that need a window above 128 MiB, or a dictionary, can't be decoded and count as damaged.
+// The decoding library gets one frame at a time; format.FrameCodec finds the end of a frame by
+// walking its block headers. The seek table of the seekable format (facebook/zstd,
+// contrib/seekable_format) is skipped like any skippable frame: its content is found at no cost
+// anyway, and it may be wrong. Frames that need a window above 128 MiB, or a dictionary, can't be
+// decoded and count as damaged.
 package zstd
 
 import (
@@ -21,7 +22,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/format/frames"
 )
 
 // Codec is the format.Codec of zstd.
@@ -42,7 +42,7 @@ func (Codec) NewWalk(raw io.Reader, rawOffset int64) format.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }
 
-var codec = frames.Codec{
+var codec = format.FrameCodec{
 	Name:             "zstd",
 	OneFrame:         "a zstd frame",
 	HeaderBytes:      zstd.HeaderMaxSize,
@@ -56,14 +56,14 @@ var codec = frames.Codec{
 // ordinary level, 19.
 const keepWindowBytes = 8 << 20
 
-// library is zstd's frames.Library.
+// library is zstd's format.FrameLibrary.
 type library struct {
 	zstd *zstd.Decoder
 	// memory is what zstd holds. It is determined by the largest window of all frames so far.
 	memory int64
 }
 
-func newLibrary() (frames.Library, error) {
+func newLibrary() (format.FrameLibrary, error) {
 	z, err := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true),
@@ -74,8 +74,8 @@ func newLibrary() (frames.Library, error) {
 	return &library{zstd: z, memory: memoryBytes(0)}, nil
 }
 
-// Open implements frames.Library.
-func (l *library) Open(raw io.Reader, h *frames.Header) error {
+// Open implements format.FrameLibrary.
+func (l *library) Open(raw io.Reader, h *format.FrameHeader) error {
 	l.memory = max(l.memory, h.MemoryBytes)
 	if err := l.zstd.Reset(raw); err != nil {
 		return fmt.Errorf("zstd: %w", err)
@@ -83,10 +83,10 @@ func (l *library) Open(raw io.Reader, h *frames.Header) error {
 	return nil
 }
 
-// Read implements frames.Library.
+// Read implements format.FrameLibrary.
 func (l *library) Read(p []byte) (int, error) { return l.zstd.Read(p) }
 
-// Damage implements frames.Library.
+// Damage implements format.FrameLibrary.
 func (l *library) Damage(err error) string {
 	if errors.Is(err, zstd.ErrCRCMismatch) {
 		return "the zstd frame's checksum does not match its bytes"
@@ -94,10 +94,10 @@ func (l *library) Damage(err error) string {
 	return ""
 }
 
-// MemoryBytes implements frames.Library.
+// MemoryBytes implements format.FrameLibrary.
 func (l *library) MemoryBytes() int64 { return l.memory }
 
-// Release implements frames.Library.
+// Release implements format.FrameLibrary.
 func (l *library) Release() bool {
 	if l.memory > memoryBytes(keepWindowBytes) {
 		l.zstd.Close()
@@ -119,7 +119,7 @@ func memoryBytes(windowBytes int64) int64 { return windowBytes + 6*blockBytes }
 
 // parseHeader parses the header of a frame, skippable or not, and refuses a frame that can't be
 // decoded.
-func parseHeader(h *frames.Header, head []byte) error {
+func parseHeader(h *format.FrameHeader, head []byte) error {
 	var z zstd.Header
 	if err := z.Decode(head); err != nil {
 		return explainHeader(err)
@@ -160,14 +160,14 @@ const (
 )
 
 // parseBlock parses a block's header.
-func parseBlock(head []byte) (frames.Block, error) {
+func parseBlock(head []byte) (format.FrameBlock, error) {
 	block := uint32(binary.LittleEndian.Uint16(head)) | uint32(head[2])<<16
 	size := int64(block >> 3)
 	switch block >> 1 & 3 {
 	case reservedBlock:
-		return frames.Block{}, errors.New("a block has a reserved type")
+		return format.FrameBlock{}, errors.New("a block has a reserved type")
 	case rleBlock:
 		size = 1
 	}
-	return frames.Block{SizeBytes: size, Last: block&1 != 0}, nil
+	return format.FrameBlock{SizeBytes: size, Last: block&1 != 0}, nil
 }

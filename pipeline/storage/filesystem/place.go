@@ -174,6 +174,18 @@ func (m machine) look(path string, layer int) (Place, error) {
 	return p, nil
 }
 
+// Answer returns a channel that is closed when the file system that path is on has responded, even
+// with an error. As long as it has not, any other access to the path may hang.
+func Answer(path string) <-chan struct{} {
+	answered := make(chan struct{})
+	go func() { // ends with the process at the latest
+		var st unix.Statfs_t
+		_ = unix.Statfs(path, &st)
+		close(answered)
+	}()
+	return answered
+}
+
 // networks are the types of file systems that depend on another machine, or on a program. Those of
 // FUSE begin with "fuse.".
 var networks = []string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "9p", "afs", "gpfs", "beegfs", "pvfs2", "orangefs", "glusterfs", "fuse"}

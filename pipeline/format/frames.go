@@ -1,4 +1,12 @@
-// Package frames walks and decodes shards that consist of frames, for the codecs zstd and lz4. The
+package format
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// FrameCodec decodes and walks shards that consist of frames, for the codecs zstd and lz4. The
 // frames of both have the same structure, with different bytes:
 //
 //	shard: frame  frame  …, with skippable frames anywhere between
@@ -9,20 +17,10 @@
 // where another one begins. So the end of a frame is found by walking the block headers as bytes
 // pass through, and the decoding library gets one frame at a time.
 //
-// The differences between the codecs are in Codec: how headers are parsed, and the library.
-package frames
-
-import (
-	"fmt"
-	"io"
-	"sync"
-
-	"github.com/lsiofs/lsiofs/pipeline/format"
-)
-
-// Codec is what differs between the codecs, together with their reusable decoders. It is safe for
-// concurrent use. It must not be copied, nor its fields changed, after its first use.
-type Codec struct {
+// The fields are what differs between the codecs: how headers are parsed, and the library. A
+// FrameCodec is safe for concurrent use. It must not be copied, nor its fields changed, after its
+// first use; it keeps unused decoders.
+type FrameCodec struct {
 	// Name is the codec's name: "lz4". OneFrame is a frame in messages: "an lz4 frame".
 	Name, OneFrame string
 	// HeaderBytes is the largest size of a frame's header.
@@ -30,24 +28,24 @@ type Codec struct {
 	// Header parses as much of a frame's header as walking the frame needs. head is the next
 	// HeaderBytes bytes of the file, or fewer at its end, but at least one. *h is zero before. An
 	// error is damage; its text is the reason.
-	Header func(h *Header, head []byte) error
+	Header func(h *FrameHeader, head []byte) error
 	// BlockHeaderBytes is the size of a block's header.
 	BlockHeaderBytes int
 	// Block parses a block's header of BlockHeaderBytes. An error means that the frame's end can't
 	// be found.
-	Block func(head []byte) (Block, error)
+	Block func(head []byte) (FrameBlock, error)
 	// Begins reports whether a frame begins with these BlockHeaderBytes; nil if no frame is
 	// open-ended.
 	Begins func(head []byte) bool
-	// NewLibrary returns a Library. Unused libraries are kept for the next decoder.
-	NewLibrary func() (Library, error)
+	// NewLibrary returns a FrameLibrary. Unused libraries are kept for the next decoder.
+	NewLibrary func() (FrameLibrary, error)
 
-	walks  sync.Pool // of *walk, not in use; kept for their buffers
-	states sync.Pool // of *state
+	walks  sync.Pool // of *frameWalk, not in use; kept for their buffers
+	states sync.Pool // of *frameState
 }
 
-// Header is the parsed header of a frame. Sizes are in bytes.
-type Header struct {
+// FrameHeader is the parsed header of a frame. Sizes are in bytes.
+type FrameHeader struct {
 	SizeBytes  int64 // of the header; for a skippable frame, of the whole frame
 	Skippable  bool  // if true, the fields below are meaningless
 	BlockBytes int64 // of the largest block, decoded
@@ -61,16 +59,16 @@ type Header struct {
 	OpenEnded bool
 }
 
-// Block is the parsed header of a block.
-type Block struct {
+// FrameBlock is the parsed header of a block.
+type FrameBlock struct {
 	SizeBytes int64 // after its header, without the checksum
 	Last      bool  // it ends the frame
 }
 
-// Library decodes frames, one after another. It is not safe for concurrent use.
-type Library interface {
+// FrameLibrary decodes frames, one after another. It is not safe for concurrent use.
+type FrameLibrary interface {
 	// Open begins a frame. raw returns the frame's bytes, and then io.EOF.
-	Open(raw io.Reader, h *Header) error
+	Open(raw io.Reader, h *FrameHeader) error
 	// Read reads the decoded bytes. It returns io.EOF at the frame's end, after raw has returned
 	// io.EOF too.
 	Read(p []byte) (int, error)
@@ -85,46 +83,46 @@ type Library interface {
 
 // NewDecoder returns a decoder of raw, which begins at a frame's first byte. Errors are those of
 // NewLibrary.
-func (c *Codec) NewDecoder(raw io.Reader, rawOffset int64) (format.Decoder, error) {
-	s, ok := c.states.Get().(*state)
+func (c *FrameCodec) NewDecoder(raw io.Reader, rawOffset int64) (Decoder, error) {
+	s, ok := c.states.Get().(*frameState)
 	if !ok {
 		library, err := c.NewLibrary()
 		if err != nil {
 			return nil, err
 		}
-		s = &state{walk: walk{codec: c}, library: library}
+		s = &frameState{frameWalk: frameWalk{codec: c}, library: library}
 	}
 	s.raw.Reset(raw, rawOffset)
-	return &decoder{state: s, codec: c}, nil
+	return &frameDecoder{frameState: s, codec: c}, nil
 }
 
 // NewWalk returns a walk of raw, which begins at a frame's first byte.
-func (c *Codec) NewWalk(raw io.Reader, rawOffset int64) format.Walk {
-	w, ok := c.walks.Get().(*walk)
+func (c *FrameCodec) NewWalk(raw io.Reader, rawOffset int64) Walk {
+	w, ok := c.walks.Get().(*frameWalk)
 	if !ok {
-		w = &walk{codec: c}
+		w = &frameWalk{codec: c}
 	}
 	w.raw.Reset(raw, rawOffset)
 	return w
 }
 
-// state is what a decoder reuses: its buffers and tables take longer to allocate than many a small
-// shard takes to decode. Idle ones are freed by the garbage collector; those in use are bounded by
-// their owner.
-type state struct {
-	walk
-	library Library
+// frameState is what a decoder reuses: its buffers and tables take longer to allocate than many a
+// small shard takes to decode. Idle ones are freed by the garbage collector; those in use are
+// bounded by their owner.
+type frameState struct {
+	frameWalk
+	library FrameLibrary
 }
 
-type decoder struct {
-	*state         // nil after Close
-	codec   *Codec // set even after Close
-	inFrame bool
-	err     error
+type frameDecoder struct {
+	*frameState             // nil after Close
+	codec       *FrameCodec // set even after Close
+	inFrame     bool
+	err         error
 }
 
-// Next implements format.Decoder.
-func (d *decoder) Next() (int64, error) {
+// Next implements Decoder.
+func (d *frameDecoder) Next() (int64, error) {
 	if d.err == nil && d.inFrame {
 		_, d.err = io.Copy(io.Discard, frameReader{d})
 	}
@@ -136,8 +134,8 @@ func (d *decoder) Next() (int64, error) {
 }
 
 // begin opens the next frame.
-func (d *decoder) begin() error {
-	if err := d.walk.begin(); err != nil {
+func (d *frameDecoder) begin() error {
+	if err := d.frameWalk.begin(); err != nil {
 		return err
 	}
 	if err := d.library.Open(&d.frame, &d.frame.header); err != nil {
@@ -147,8 +145,8 @@ func (d *decoder) begin() error {
 	return nil
 }
 
-// Read implements format.Decoder.
-func (d *decoder) Read(p []byte) (int, error) {
+// Read implements Decoder.
+func (d *frameDecoder) Read(p []byte) (int, error) {
 	if d.err != nil {
 		return 0, d.err
 	}
@@ -168,7 +166,7 @@ func (d *decoder) Read(p []byte) (int, error) {
 }
 
 // explain distinguishes read failures from damage.
-func (d *decoder) explain(err error) error {
+func (d *frameDecoder) explain(err error) error {
 	switch {
 	case d.raw.Failure() != nil:
 		return d.raw.Failure()
@@ -181,19 +179,19 @@ func (d *decoder) explain(err error) error {
 	return d.damage(fmt.Sprintf("the %s frame can't be decoded: %v", d.codec.Name, err))
 }
 
-// MemoryBytes implements format.Decoder.
-func (d *decoder) MemoryBytes() int64 { return d.library.MemoryBytes() + d.raw.MemoryBytes() }
+// MemoryBytes implements Decoder.
+func (d *frameDecoder) MemoryBytes() int64 { return d.library.MemoryBytes() + d.raw.MemoryBytes() }
 
-// MemberBytes implements format.Measured.
-func (d *decoder) MemberBytes() int64 { return d.walk.DecoderBytes() }
+// MemberBytes implements Measured.
+func (d *frameDecoder) MemberBytes() int64 { return d.frameWalk.DecoderBytes() }
 
-// Close implements format.Decoder.
-func (d *decoder) Close() {
-	s := d.state
+// Close implements Decoder.
+func (d *frameDecoder) Close() {
+	s := d.frameState
 	if s == nil {
 		return
 	}
-	d.state, d.err, d.inFrame = nil, closedError{d.codec}, false
+	d.frameState, d.err, d.inFrame = nil, closedFrames{d.codec}, false
 	if !s.library.Release() {
 		return
 	}
@@ -201,28 +199,28 @@ func (d *decoder) Close() {
 	s.codec.states.Put(s)
 }
 
-// closedError is returned by a closed decoder.
-type closedError struct{ codec *Codec }
+// closedFrames is returned by a closed decoder.
+type closedFrames struct{ codec *FrameCodec }
 
-func (e closedError) Error() string { return e.codec.Name + " decoder is closed" }
+func (e closedFrames) Error() string { return e.codec.Name + " decoder is closed" }
 
 // frameReader reads what is left of the current frame.
-type frameReader struct{ d *decoder }
+type frameReader struct{ d *frameDecoder }
 
 func (f frameReader) Read(p []byte) (int, error) { return f.d.Read(p) }
 
-// walk moves from frame to frame through a file. It is a format.Walk, and a decoder reads through
+// frameWalk moves from frame to frame through a file. It is a Walk, and a decoder reads through
 // it.
-type walk struct {
-	codec  *Codec
-	raw    format.Raw
+type frameWalk struct {
+	codec  *FrameCodec
+	raw    Raw
 	member int64 // first byte of the current frame
-	frame  frame
+	frame  rawFrame
 }
 
 // begin moves to the next frame, skipping skippable ones. The previous frame must have been read to
 // its end.
-func (w *walk) begin() error {
+func (w *frameWalk) begin() error {
 	for {
 		w.member = w.raw.OffsetBytes()
 		head, err := w.raw.Buffer().Peek(w.codec.HeaderBytes)
@@ -232,7 +230,7 @@ func (w *walk) begin() error {
 		case len(head) == 0:
 			return err
 		}
-		w.frame = frame{codec: w.codec, raw: &w.raw}
+		w.frame = rawFrame{codec: w.codec, raw: &w.raw}
 		h := &w.frame.header
 		if err := w.codec.Header(h, head); err != nil {
 			return w.damage(err.Error())
@@ -247,7 +245,7 @@ func (w *walk) begin() error {
 	}
 }
 
-func (w *walk) skip(n int64) error {
+func (w *frameWalk) skip(n int64) error {
 	err := w.raw.Skip(n)
 	if err != nil && w.raw.Failure() == nil {
 		return w.damage("the file ends inside a skippable " + w.codec.Name + " frame")
@@ -255,45 +253,45 @@ func (w *walk) skip(n int64) error {
 	return err
 }
 
-func (w *walk) damage(reason string) error {
-	return &format.CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
+func (w *frameWalk) damage(reason string) error {
+	return &CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
 }
 
 // release drops the reference to the file.
-func (w *walk) release() {
+func (w *frameWalk) release() {
 	w.raw.Release()
-	w.frame = frame{}
+	w.frame = rawFrame{}
 }
 
-// Next implements format.Walk.
-func (w *walk) Next() (int64, error) {
+// Next implements Walk.
+func (w *frameWalk) Next() (int64, error) {
 	err := w.begin()
 	return w.member, err
 }
 
-// Read implements format.Walk.
-func (w *walk) Read(p []byte) (int, error) { return w.frame.Read(p) }
+// Read implements Walk.
+func (w *frameWalk) Read(p []byte) (int, error) { return w.frame.Read(p) }
 
-// Raw implements format.Walk.
-func (w *walk) Raw() *format.Raw { return &w.raw }
+// Raw implements Walk.
+func (w *frameWalk) Raw() *Raw { return &w.raw }
 
-// DecodedBytes implements format.Walk.
-func (w *walk) DecodedBytes() int64 { return w.frame.blocks * w.frame.header.BlockBytes }
+// DecodedBytes implements Walk.
+func (w *frameWalk) DecodedBytes() int64 { return w.frame.blocks * w.frame.header.BlockBytes }
 
-// DecoderBytes implements format.Walk.
-func (w *walk) DecoderBytes() int64 { return w.frame.header.MemoryBytes + w.raw.MemoryBytes() }
+// DecoderBytes implements Walk.
+func (w *frameWalk) DecoderBytes() int64 { return w.frame.header.MemoryBytes + w.raw.MemoryBytes() }
 
-// Close implements format.Walk.
-func (w *walk) Close() {
+// Close implements Walk.
+func (w *frameWalk) Close() {
 	w.release()
 	w.codec.walks.Put(w)
 }
 
-// frame returns the raw bytes of one frame, and io.EOF after the last.
-type frame struct {
-	codec  *Codec
-	raw    *format.Raw
-	header Header
+// rawFrame returns the raw bytes of one frame, and io.EOF after the last.
+type rawFrame struct {
+	codec  *FrameCodec
+	raw    *Raw
+	header FrameHeader
 	left   int64 // bytes up to the next block's header or the end
 	blocks int64 // seen
 	last   bool  // the last block's header has been read
@@ -301,7 +299,7 @@ type frame struct {
 	cut    bool // the file ends inside the frame
 }
 
-func (f *frame) Read(p []byte) (int, error) {
+func (f *rawFrame) Read(p []byte) (int, error) {
 	for f.left == 0 {
 		if err := f.advance(); err != nil {
 			return 0, err
@@ -313,7 +311,7 @@ func (f *frame) Read(p []byte) (int, error) {
 }
 
 // advance determines how many bytes come before the next place to inspect.
-func (f *frame) advance() error {
+func (f *rawFrame) advance() error {
 	if f.last {
 		f.done = true
 		return io.EOF
