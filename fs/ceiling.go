@@ -60,6 +60,12 @@ func (c *ceiling) Spec() spec.Spec {
 	return s
 }
 
+// Crops returns false; the methods about cubes are not called then.
+func (*ceiling) Crops() bool                                                     { return false }
+func (*ceiling) Cubes() []string                                                 { return nil }
+func (*ceiling) Coordinates(context.Context, int) ([]pipeline.Coordinate, error) { return nil, nil }
+func (*ceiling) Coordinate(context.Context, int, string) ([]byte, error)         { return nil, nil }
+
 func (c *ceiling) Fingerprint() string                                   { return "0" }
 func (c *ceiling) Records() uint64                                       { return uint64(c.streamBytes / stream.MaxReadBytes) }
 func (c *ceiling) EpochRecords(context.Context, uint64) (uint64, error)  { return c.Records(), nil }

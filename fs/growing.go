@@ -10,26 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// growing is what a growing dataset implements in addition to Dataset. A *pipeline.Dataset is one
-// if Grows returns true.
-type growing interface {
-	Grows() bool
-	// Run identifies its run, as in checkpoints.
-	Run() string
-	// HasEpoch reports whether an epoch may be asked for, Started whether it has started. CanTake
-	// returns nil if it has, or could start now. None of them starts an epoch.
-	HasEpoch(epoch uint64) bool
-	Started(epoch uint64) bool
-	CanTake(ctx context.Context, epoch uint64) error
-	// EpochFingerprint starts the epoch if it is the next one.
-	EpochFingerprint(ctx context.Context, epoch uint64) (string, error)
-	// Begin makes the worker files those of an epoch.
-	Begin(ctx context.Context, epoch uint64) error
-}
-
 // growingOf returns d as a growing dataset, nil for others.
-func growingOf(d Dataset) growing {
-	if g, can := d.(growing); can && g.Grows() {
+func growingOf(d Dataset) *pipeline.Dataset {
+	if g, can := d.(*pipeline.Dataset); can && g.Grows() {
 		return g
 	}
 	return nil
@@ -87,26 +70,4 @@ func reworded(err error) error {
 
 func rewordedText(text string) string {
 	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: continue with the next epoch (lsiofs next)")
-}
-
-// cropped is what a dataset of crops implements in addition to Dataset. A *pipeline.Dataset is one
-// if Crops returns true.
-type cropped interface {
-	// Crops reports whether records are crops of arrays, so that workers have files of
-	// stream.Crops.
-	Crops() bool
-	// Cubes returns the paths of the cubes that crops are cut from.
-	Cubes() []string
-	// Coordinates returns the coordinates of a cube, by its index in Cubes, and Coordinate reads
-	// the file of one.
-	Coordinates(ctx context.Context, cube int) ([]pipeline.Coordinate, error)
-	Coordinate(ctx context.Context, cube int, dim string) ([]byte, error)
-}
-
-// croppedOf returns d as a dataset of crops, nil for others.
-func croppedOf(d Dataset) cropped {
-	if c, can := d.(cropped); can && c.Crops() {
-		return c
-	}
-	return nil
 }

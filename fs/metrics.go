@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/growing/snapshot"
@@ -123,7 +124,7 @@ func (t *tree) sample() *sample {
 // sourcesNow returns nil if the dataset is not a mixture, or if what was delivered can't be
 // determined.
 func (t *tree) sourcesNow(v *view) []sourceReport {
-	if m, is := t.dataset.(mixture); !is || m.Sources() == nil {
+	if m, is := t.dataset.(*pipeline.Dataset); !is || m.Sources() == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), layoutPatience)

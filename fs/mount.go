@@ -41,6 +41,15 @@ type Dataset interface {
 	// Describe renders dataset.json for the spec's epoch, DescribeEpoch for any.
 	Describe() ([]byte, error)
 	DescribeEpoch(ctx context.Context, epoch uint64) ([]byte, error)
+	// Crops reports whether records are crops of arrays, so that workers have files of
+	// stream.Crops.
+	Crops() bool
+	// Cubes returns the paths of the cubes that crops are cut from.
+	Cubes() []string
+	// Coordinates returns the coordinates of a cube, by its index in Cubes, and Coordinate reads
+	// the file of one.
+	Coordinates(ctx context.Context, cube int) ([]pipeline.Coordinate, error)
+	Coordinate(ctx context.Context, cube int, dim string) ([]byte, error)
 	// Meter counts where time goes; it always returns the same one.
 	Meter() *meter.Meter
 }

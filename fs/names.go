@@ -231,7 +231,7 @@ var (
 
 // kindsOf returns the kinds of files for a dataset.
 func kindsOf(d Dataset) []stream.Kind {
-	if croppedOf(d) != nil {
+	if d.Crops() {
 		return cropKinds
 	}
 	return kinds

@@ -68,7 +68,7 @@ func (n *coordsNode) directory(name string) *coordsNode {
 func (n *coordsNode) coordinates(ctx context.Context) ([]pipeline.Coordinate, error) {
 	p := n.t.patient(ctx, nil)
 	defer p.finish()
-	return croppedOf(n.t.dataset).Coordinates(p, n.from)
+	return n.t.dataset.Coordinates(p, n.from)
 }
 
 // Lookup finds files of coordinates, or directories of cubes.
@@ -179,7 +179,7 @@ func (n *coordinateNode) take(ctx context.Context) ([]byte, error) {
 	if text != nil {
 		return text, nil
 	}
-	text, err := croppedOf(n.t.dataset).Coordinate(ctx, n.cube, n.Dim)
+	text, err := n.t.dataset.Coordinate(ctx, n.cube, n.Dim)
 	if err != nil {
 		return nil, err
 	}

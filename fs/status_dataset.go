@@ -126,12 +126,6 @@ func cacheText(c *diskcache.Stats) string {
 	return text
 }
 
-// mixture is a Dataset that may be a mixture.
-type mixture interface {
-	Sources() []pipeline.MixedSource
-	Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error)
-}
-
 // sourceReport is a source of a mixture, in status.json.
 type sourceReport struct {
 	Name   string `json:"name"`
@@ -148,7 +142,7 @@ type sourceReport struct {
 // sourceReports returns how much of each source was delivered; delivered is the number of records
 // of each worker since the position was set.
 func (t *tree) sourceReports(v *view, delivered []uint64) (list []sourceReport, err error) {
-	m, is := t.dataset.(mixture)
+	m, is := t.dataset.(*pipeline.Dataset)
 	if !is {
 		return nil, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -25,7 +26,7 @@ import (
 // tree is what all nodes of a mount share. It is safe for concurrent use.
 type tree struct {
 	dataset     Dataset
-	growing     growing // nil: the dataset does not grow
+	growing     *pipeline.Dataset // nil: the dataset does not grow
 	open        openSet
 	spec        spec.Spec
 	fingerprint string // of the spec's epoch; see fingerprintOf
@@ -111,8 +112,8 @@ func newTree(c Config, open openSet) (*tree, error) {
 		t.run, t.problems.grows = t.growing.Run(), true
 	}
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Deal: t.spec.Deal, Explain: c.Explain}
-	if c := croppedOf(d); c != nil {
-		t.cubes = c.Cubes()
+	if d.Crops() {
+		t.cubes = d.Cubes()
 	}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()

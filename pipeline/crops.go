@@ -124,8 +124,9 @@ func (g *generation) findCubes() error {
 	}
 	g.coordinates = make([]coordinates, len(g.cubes))
 	dims := len(g.cubes[0].Cut.Axes())
-	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
-		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
+	return g.source.SetCrops(placeNumbers+dims, func() stream.Locate {
+		l := &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
+		return l.Locate
 	})
 }
 
@@ -159,7 +160,7 @@ func (m *mount) kept() func(path string) []uint64 {
 // placeNumbers is how many numbers precede the origin of a crop: its cube and its row.
 const placeNumbers = 2
 
-// locator is a stream.Locator of crops. The numbers of a crop are the index of its cube among the
+// locator finds where crops were cut from. The numbers of a crop are the index of its cube among the
 // shards, its row (zarr.Spot) and its origin in the first array.
 type locator struct {
 	cubes []*listing.Grid
@@ -174,7 +175,7 @@ type placed struct {
 	jitter *zarr.Jitter // nil if origins do not move
 }
 
-// Locate implements stream.Locator.
+// Locate is a stream.Locate.
 func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 	spot := l.locate(shard, ordinal, epoch)
 	dst[0], dst[1] = int64(shard), spot.Row

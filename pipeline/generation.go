@@ -229,7 +229,7 @@ func (g *generation) openSource() (shut func() error, err error) {
 		return nil, err
 	}
 	if g.home != nil {
-		g.source.SetGuard(g)
+		g.source.SetGuard(stream.Guard{Enter: g.Enter, Leave: g.Leave})
 	}
 	for _, text := range g.cropWarnings() {
 		g.mount.log.Warn(text)

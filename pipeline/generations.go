@@ -211,7 +211,7 @@ func (d *generations) holdCurrent() *generation {
 	return d.current
 }
 
-// Enter implements stream.Guard.
+// Enter is that of a stream.Guard.
 func (g *generation) Enter() bool {
 	g.home.mu.Lock()
 	defer g.home.mu.Unlock()
@@ -222,7 +222,7 @@ func (g *generation) Enter() bool {
 	return true
 }
 
-// Leave implements stream.Guard, and releases what acquire took.
+// Leave is that of a stream.Guard. It also releases what acquire took.
 func (g *generation) Leave() {
 	g.home.mu.Lock()
 	defer g.home.mu.Unlock()

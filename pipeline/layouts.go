@@ -159,8 +159,9 @@ func (l *layouts) mark(epoch uint64) bool {
 }
 
 // shelf returns the place where the layout of a set is stored.
-func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Assignment, e *order.Epoch) stream.Shelf {
-	return &shelf{layouts: l, number: epoch, epoch: e, key: l.layoutKey(epoch, done, deal)}
+func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Assignment, e *order.Epoch) *stream.Shelf {
+	s := &shelf{layouts: l, number: epoch, epoch: e, key: l.layoutKey(epoch, done, deal)}
+	return &stream.Shelf{Load: s.Load, Save: s.Save}
 }
 
 // layoutKey is the key of a set's layout. It includes the row size, since rows differ in size from

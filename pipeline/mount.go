@@ -376,7 +376,7 @@ func findLocal(_ context.Context, m *mount) (found, error) {
 // openLocal opens the storage of files, or of directories of files.
 func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	if f, ok := foldered(m.spec.Format); ok {
-		s, err := fileset.Open(root, indexDir, f.FileFraming())
+		s, err := fileset.Open(root, indexDir, f)
 		if err != nil {
 			return nil, err
 		}

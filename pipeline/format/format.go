@@ -162,16 +162,11 @@ type Headed interface {
 }
 
 // Foldered is implemented by formats whose shards are directories. A storage presents a directory
-// as one shard: its files, one after another, with FileFraming around each. Such formats are never
-// detected, because a directory has no content to inspect.
+// as one shard: its files, one after another, with a header before each and zeros after it. Such
+// formats are never detected, because a directory has no content to inspect. The methods about
+// headers are pure, and safe for concurrent use.
 type Foldered interface {
 	Format
-	FileFraming() FileFraming
-}
-
-// FileFraming is the framing of each file of a directory in its shard. It is pure, and safe for
-// concurrent use.
-type FileFraming interface {
 	// HeaderBytes returns the number of bytes that AppendHeader appends for a path of pathBytes
 	// bytes.
 	HeaderBytes(pathBytes int, sizeBytes int64) int64

@@ -16,21 +16,15 @@ import (
 // Before the first NextPart, and at the end of each part, the source is at its end: Window returns
 // io.EOF, and Discard io.ErrUnexpectedEOF. If the codec finds damage in a part, Window or Discard
 // returns a *CorruptError; the caller must then drop the part with Lose.
-type Parts interface {
-	Source
-	// NextPart moves to the next part, and returns io.EOF at the shard's end. Unless it was lost,
-	// the previous part must have been read to its end, because its checksum is only verified
-	// there.
-	NextPart() error
-	// Lose leaves out the whole part that was read last: OffsetBytes returns to the part's start.
-	// It fills in the place and the part's name in damage.
-	Lose(damage *CorruptError)
-	// Lack notes damage of a single record of a part that is kept. It prepends the part's name to
-	// damage.Part.
-	Lack(damage *CorruptError)
-	// PartName returns the name of the current part, for messages; "" if the whole file is the
-	// part.
-	PartName() string
+type Parts struct {
+	window  // of the part; at its end if there is none
+	decoder PartDecoder
+	base    int64 // bytes of the parts before this one
+	size    int64 // of this part, as far as decoded
+	raw     int64 // offset of its beginning in the file
+	part    partState
+	members []Member
+	losses  Losses
 }
 
 // PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
@@ -142,21 +136,9 @@ var partBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// partSource implements Parts over a decoder.
-type partSource struct {
-	window  // of the part; at its end if there is none
-	decoder PartDecoder
-	base    int64 // bytes of the parts before this one
-	size    int64 // of this part, as far as decoded
-	raw     int64 // offset of its beginning in the file
-	part    partState
-	members []Member
-	losses  Losses
-}
-
 // newPartSource returns a source positioned before the first part. It reads into buffer.
-func newPartSource(d PartDecoder, buffer []byte) *partSource {
-	s := &partSource{decoder: d}
+func newPartSource(d PartDecoder, buffer []byte) *Parts {
+	s := &Parts{decoder: d}
 	s.window = window{from: partReader{s}, buf: buffer, err: io.EOF}
 	return s
 }
@@ -172,7 +154,9 @@ const (
 
 var errPartUnread = errors.New("a part was not read to its end before the next one was asked for")
 
-func (s *partSource) NextPart() error {
+// NextPart moves to the next part, and returns io.EOF at the shard's end. Unless it was lost, the
+// previous part must have been read to its end, because its checksum is only verified there.
+func (s *Parts) NextPart() error {
 	if s.part == partOpen {
 		if s.err != io.EOF {
 			return errPartUnread
@@ -193,15 +177,15 @@ func (s *partSource) NextPart() error {
 }
 
 // leave drops what is left of the current part.
-func (s *partSource) leave(to partState) {
+func (s *Parts) leave(to partState) {
 	s.part, s.size = to, 0
 	s.endWith(io.EOF)
 }
 
-func (s *partSource) OffsetBytes() int64 { return s.base + s.size - s.sizeBytes() }
+func (s *Parts) OffsetBytes() int64 { return s.base + s.size - s.sizeBytes() }
 
 // partReader decodes the current part.
-type partReader struct{ s *partSource }
+type partReader struct{ s *Parts }
 
 func (r partReader) Read(p []byte) (int, error) {
 	n, err := r.s.decoder.Read(p)
@@ -212,18 +196,23 @@ func (r partReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *partSource) Lose(damage *CorruptError) {
+// Lose leaves out the whole part that was read last: OffsetBytes returns to the part's start. It
+// fills in the place and the part's name in damage.
+func (s *Parts) Lose(damage *CorruptError) {
 	placed := *damage
 	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
 	s.note(placed)
 	s.leave(partLost)
 }
 
-func (s *partSource) PartName() string { return s.decoder.PartName() }
+// PartName returns the name of the current part, for messages; "" if the whole file is the part.
+func (s *Parts) PartName() string { return s.decoder.PartName() }
 
-func (s *partSource) Lack(damage *CorruptError) { s.note(*damage) }
+// Lack notes damage of a single record of a part that is kept. It prepends the part's name to
+// damage.Part.
+func (s *Parts) Lack(damage *CorruptError) { s.note(*damage) }
 
-func (s *partSource) note(d CorruptError) {
+func (s *Parts) note(d CorruptError) {
 	d.RawOffset = s.raw
 	if len(s.losses.First) < MaxListedLosses { // the name is formatted only if it is kept
 		d.Part = strings.TrimPrefix(strings.Join([]string{s.PartName(), d.Part}, ", "), ", ")

@@ -41,7 +41,7 @@ func readAheadOf(t *testing.T, n, size int) (src *Source, set *Set, file []byte)
 	withCores(t, 4)
 	m := equalRecords(n, size)
 	v := defaultView(t, 0, uint64(n))
-	src = newSource(m, m)
+	src = newSource(m, m.open)
 	t.Cleanup(src.Close)
 	want, _ := naive(m, v, 0)
 	return src, src.Set(v, nil), want[Data]
@@ -145,7 +145,7 @@ func TestUnreadableRecordFailsOnlyItsReaders(t *testing.T) {
 	begins := ends[at-1]
 	for name, err := range map[string]error{"an error": errors.New("bad sector"), "a stall": nil} {
 		t.Run(name, func(t *testing.T) {
-			src := newSource(m, troubled{m, records[at], err})
+			src := newSource(m, troubled{m, records[at], err}.open)
 			defer src.Close()
 			h := src.Set(v, nil).Open(0, Data)
 			defer h.Close()
@@ -178,7 +178,7 @@ func TestCopyForAbandonedPositionDoesNotBlock(t *testing.T) {
 	records := make([]uint64, v.Count(0))
 	v.Records(0, 0, records)
 	const at = 500 // position in the stream
-	src := newSource(m, troubled{m, records[at], nil})
+	src := newSource(m, troubled{m, records[at], nil}.open)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
@@ -238,7 +238,7 @@ func TestReaderReceivesCopiedPrefixIfRestIsBlocked(t *testing.T) {
 	records := make([]uint64, v.Count(0))
 	v.Records(0, 0, records)
 	l := &stuckOnce{memory: m, record: records[at], lent: map[uint64]int{}}
-	src := newSource(m, l)
+	src := newSource(m, l.open)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
 	readOn(t, h, want[Data], 0, 2<<20, MaxReadBytes)
@@ -311,7 +311,7 @@ func TestCopyAheadContinuesAfterAbandonedBlock(t *testing.T) {
 	v.Records(0, 0, records)
 	first, behind := records[3<<20/size+10], records[4<<20/size+10]
 	l := &stuck{memory: m, records: []uint64{first, behind}, came: map[uint64]context.Context{}}
-	src := newSource(m, l)
+	src := newSource(m, l.open)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
@@ -391,7 +391,7 @@ func TestDataStillArrivingFromServiceIsNotCopiedAhead(t *testing.T) {
 	withCores(t, 4)
 	m := equalRecords(2000, 5000)
 	m.brings = true
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 2000), nil)
 	want, _ := naive(m, set.view, 0)

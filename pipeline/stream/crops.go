@@ -10,24 +10,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/npy"
 )
 
-// Locator finds where records were cut from. It is used by one goroutine at a time.
-type Locator interface {
-	// Locate writes to dst the position of a record, named by its ordinal in a shard, in the given
-	// epoch.
-	Locate(dst []int64, shard int, ordinal, epoch uint64)
-}
+// Locate writes to dst the position from which a record, named by its ordinal in a shard, was cut
+// in the given epoch. It is called by one goroutine at a time.
+type Locate func(dst []int64, shard int, ordinal, epoch uint64)
 
 // crops makes the files of kind Crops: an npy array of int64 with one row per record.
 type crops struct {
 	rows    npy.Rows
 	numbers int // per row
-	open    func() Locator
+	open    func() Locate
 }
 
 // SetCrops declares that the records are crops, so that workers have files of kind Crops. These
-// have the given count of numbers for each record, written by a Locator that open returns. It must
+// have the given count of numbers for each record, written by a Locate that open returns. It must
 // be called before the first set is made.
-func (s *Source) SetCrops(numbers int, open func() Locator) error {
+func (s *Source) SetCrops(numbers int, open func() Locate) error {
 	rows, err := npy.NewRows("'<i8'", []int64{int64(numbers)})
 	if err != nil {
 		return err
@@ -73,7 +70,7 @@ func (h *Handle) crops(r *Reply, off int64, n int) {
 		extents [walkRecords]catalog.Extent
 		numbers = make([]int64, c.numbers)
 		row     = make([]byte, 0, c.rows.RowBytes())
-		at      = c.open()
+		locate  = c.open()
 		k       = uint64(off / c.rows.RowBytes())
 		skip    = int(off % c.rows.RowBytes())
 	)
@@ -82,7 +79,7 @@ func (h *Handle) crops(r *Reply, off int64, n int) {
 		m = h.set.view.Records(h.w, k, records[:m])
 		h.set.source.records.Extents(records[:m], extents[:m])
 		for _, e := range extents[:m] {
-			at.Locate(numbers, e.Shard, e.Ordinal, epoch)
+			locate(numbers, e.Shard, e.Ordinal, epoch)
 			row = row[:0]
 			for _, x := range numbers {
 				row = binary.LittleEndian.AppendUint64(row, uint64(x))

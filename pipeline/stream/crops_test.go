@@ -42,9 +42,9 @@ func TestCropsFileHasOneRowPerRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes)) // epoch 3
-		src := newSource(m, m)
+		src := newSource(m, m.open)
 		defer src.Close()
-		require.NoError(t, src.SetCrops(3, func() Locator { return places{} }))
+		require.NoError(t, src.SetCrops(3, func() Locate { return places{}.Locate }))
 		set := src.Set(v, nil)
 		ctx, rng := context.Background(), rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "reads"), 1))
 		for w := range v.Deal().Workers {
@@ -79,7 +79,7 @@ func TestCropsFileHasOneRowPerRecord(t *testing.T) {
 // Records that are not crops have no such file.
 func TestOnlyCropsHaveACropsFile(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 1), nil)
 	_, err := set.SizeBytes(context.Background(), 0, Crops)

@@ -57,7 +57,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 		h.before = s.source.crops.rows.Prologue(s.view.Count(w))
 	}
 	if k == Data {
-		h.reader = s.source.lender.open(sequence{s, w})
+		h.reader = s.source.lender(sequence{s, w})
 		h.joins = h.reader.Contiguous() && s.source.presenter == nil
 		if s.begun != nil {
 			s.first.Do(s.begun)

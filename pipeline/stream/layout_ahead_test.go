@@ -21,20 +21,20 @@ func TestPrecomputedLayoutEqualsRequestedOne(t *testing.T) {
 		shuffle := rapid.SampledFrom([]spec.Shuffle{spec.ShuffleNone, spec.ShuffleFull, spec.ShuffleReservoir, spec.ShuffleBlock}).Draw(t, "shuffle")
 		v := viewOf(t, n, shuffle, deal)
 		shelf := &keeping{}
-		src := newSource(m, m)
+		src := newSource(m, m.open)
 		defer src.Close()
-		set := src.Set(v, shelf)
+		set := src.Set(v, shelf.shelf())
 		set.Ahead(always)
 		require.Equal(t, 1, shelf.stores)
 		asked := src.Set(v, nil)
-		for _, s := range []*Set{set, src.Set(v, shelf)} {
+		for _, s := range []*Set{set, src.Set(v, shelf.shelf())} {
 			got, err := s.layout(context.Background())
 			require.NoError(t, err)
 			want, err := asked.layout(context.Background())
 			require.NoError(t, err)
 			require.Equal(t, plain(want), plain(got))
 		}
-		again := src.Set(v, shelf)
+		again := src.Set(v, shelf.shelf())
 		again.Ahead(always)
 		require.True(t, again.asked(), "it has the stored one")
 		require.Equal(t, 1, shelf.stores)
@@ -47,8 +47,8 @@ func TestCancelledLayoutLeavesNothing(t *testing.T) {
 	v := viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal)
 	for times := range 22 {
 		shelf := &keeping{}
-		src := newSource(m, m)
-		set := src.Set(v, shelf)
+		src := newSource(m, m.open)
+		set := src.Set(v, shelf.shelf())
 		calls := 0
 		set.Ahead(func() bool { calls++; return calls <= times })
 		if done := calls <= times; done {
@@ -71,8 +71,8 @@ func TestRequestsDoNotWaitForPrecomputedLayouts(t *testing.T) {
 	m := manyRecords(n)
 	v := viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal)
 	shelf := &keeping{}
-	src := newSource(m, m)
-	set := src.Set(v, shelf)
+	src := newSource(m, m.open)
+	set := src.Set(v, shelf.shelf())
 	calls := 0
 	set.Ahead(func() bool {
 		if calls++; calls == 3 { // it is blocked here
@@ -90,7 +90,7 @@ func TestRequestsDoNotWaitForPrecomputedLayouts(t *testing.T) {
 func TestClosingSourceStopsPrecomputing(t *testing.T) {
 	const n = 40_000
 	m := manyRecords(n)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	set := src.Set(viewOf(t, n, spec.ShuffleFull, spec.Default().Deal), nil)
 	calls := 0
 	set.Ahead(func() bool {
@@ -105,7 +105,7 @@ func TestClosingSourceStopsPrecomputing(t *testing.T) {
 
 func TestFirstOpenOfDataFileStartsSet(t *testing.T) {
 	m := manyRecords(10)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	set := src.Set(viewOf(t, 10, spec.ShuffleNone, spec.Default().Deal), nil)
 	begun := 0

@@ -23,7 +23,7 @@ func TestLookupInEndlessPaddingBlocksNoOtherAndStopsWithItsClient(t *testing.T) 
 	m := manyRecords(n)
 	for name, batch := range map[string]uint64{"more than anybody would wait for": 1 << 32, "a minute of one core": maxPadding / spec.MaxWorkers} {
 		t.Run(name, func(t *testing.T) {
-			src := newSource(m, m)
+			src := newSource(m, m.open)
 			defer src.Close()
 			endless := src.Set(viewOf(t, n, spec.ShuffleReservoir, padded(spec.MaxWorkers, batch)), nil)
 			ctx, gone := context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func TestLookupInEndlessPaddingBlocksNoOtherAndStopsWithItsClient(t *testing.T) 
 func TestExcessivePaddingIsRefusedWithExplanation(t *testing.T) {
 	const n = 1000
 	m := manyRecords(n)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	_, err := src.Set(viewOf(t, n, spec.ShuffleReservoir, padded(2, 1<<32)), nil).SizeBytes(context.Background(), 0, Data)
 	require.ErrorContains(t, err, "padding after the 1000 of the dataset")
@@ -76,7 +76,7 @@ func TestExcessivePaddingIsRefusedWithExplanation(t *testing.T) {
 func TestUnwantedLayoutIsNotStarted(t *testing.T) {
 	const n = 1000
 	m := manyRecords(n)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	src.turn <- struct{}{} // another layout is being computed
 	set := src.Set(viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal), nil)
@@ -99,7 +99,7 @@ func TestUnwantedLayoutIsNotStarted(t *testing.T) {
 func TestStartedLayoutContinuesForNextCaller(t *testing.T) {
 	const n = 1000
 	slow := &waiting{memory: manyRecords(n), begun: make(chan struct{}), goOn: make(chan struct{})}
-	src := newSource(slow, slow.memory)
+	src := newSource(slow, slow.memory.open)
 	defer src.Close()
 	set := src.Set(viewOf(t, n, spec.ShuffleNone, spec.Default().Deal), nil)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -136,7 +136,7 @@ func (w *waiting) Sizes(records []uint64, dst []int64) {
 func TestLayoutsOfAllSetsShareABound(t *testing.T) {
 	const n, workers = 2000, 1 << 14 // 512 KiB each
 	m := manyRecords(n)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	deal := spec.Default().Deal
 	deal.Workers = workers

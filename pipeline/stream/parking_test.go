@@ -24,7 +24,7 @@ func (p *parking) walkers() (n int) {
 func TestBoundedNumberOfHandlesKeepTheirPositions(t *testing.T) {
 	const n, handles = 20_000, 2 * maxParkedHandles
 	m := manyRecords(n)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	set := src.Set(viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal), nil)
 	size, err := set.SizeBytes(context.Background(), 0, Data)

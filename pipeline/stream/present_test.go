@@ -95,7 +95,7 @@ func TestRowsEqualNaiveConcatenationForEveryReadSizeAndOffset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &presented{memory: drawDataset(t), row: rapid.SampledFrom([]int{1, 7, 1000, 36_176}).Draw(t, "row")}
 		v := drawView(t, len(p.bytes))
-		src := newSource(p, p)
+		src := newSource(p, p.open)
 		defer src.Close()
 		set := src.Set(v, nil)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "reads"), 1))
@@ -140,7 +140,7 @@ func manyPresented(records, row int) *presented {
 
 func TestConcurrentReadersPresentSameRows(t *testing.T) {
 	p := manyPresented(4000, 14_672)
-	src := newSource(p, p)
+	src := newSource(p, p.open)
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 1000, 4000), nil)
 	want := naiveRows(p, 0, set)[Data]
@@ -167,7 +167,7 @@ func TestConcurrentReadersPresentSameRows(t *testing.T) {
 // Small reads go through a row in many steps; the row is made once.
 func TestPartiallyReadRowIsBuiltOnce(t *testing.T) {
 	p := manyPresented(100, 10_000)
-	src := newSource(p, p)
+	src := newSource(p, p.open)
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 100), nil)
 	want := naiveRows(p, 0, set)[Data]
@@ -182,7 +182,7 @@ func TestPartiallyReadRowIsBuiltOnce(t *testing.T) {
 
 func TestPresentingAllocatesNothing(t *testing.T) {
 	p := manyPresented(3000, 14_672)
-	src := newSource(p, lendsWithout{p})
+	src := newSource(p, lendsWithout{p}.open)
 	defer src.Close()
 	src.recent.cores = 1 // no read-ahead
 	h := src.Set(defaultView(t, 0, 3000), nil).Open(0, Data)
@@ -215,7 +215,7 @@ func (a *asked) Done() <-chan struct{} {
 // wait.
 func TestNonBlockingReadsAreNotWatched(t *testing.T) {
 	p := manyPresented(3000, 14_672)
-	src := newSource(p, lendsWithout{p})
+	src := newSource(p, lendsWithout{p}.open)
 	defer src.Close()
 	src.recent.cores = 1 // no read-ahead
 	h := src.Set(defaultView(t, 0, 3000), nil).Open(0, Data)
@@ -271,7 +271,7 @@ func (*quietReader) Close()           {}
 
 func TestRecordThatCannotBeARowIsNamed(t *testing.T) {
 	p := manyPresented(100, 1000)
-	src := newSource(p, p)
+	src := newSource(p, p.open)
 	defer src.Close()
 	set := src.Set(defaultView(t, 0, 100), nil)
 	want := naiveRows(p, 0, set)[Data]
@@ -304,7 +304,7 @@ func TestRecordThatCannotBeARowIsNamed(t *testing.T) {
 // If walkers may keep no more rows, rows that are read in parts are made again.
 func TestRowsWithoutSpaceAreRebuilt(t *testing.T) {
 	p := manyPresented(50, 10_000)
-	src := newSource(p, p)
+	src := newSource(p, p.open)
 	defer src.Close()
 	src.kept.Store(maxKeptBytes)
 	set := src.Set(defaultView(t, 0, 50), nil)
@@ -372,7 +372,7 @@ func TestAlteredBytesAreNotBlamedOnRecord(t *testing.T) {
 			p.bytes[i] = append([]byte{1}, record...)
 		}
 		lost := fmt.Errorf("lost: %w", read.ErrReadAgain)
-		src := newSource(p, lendsAltered{lendsWithout{p}, lost})
+		src := newSource(p, lendsAltered{lendsWithout{p}, lost}.open)
 		set := src.Set(defaultView(t, 0, 100), nil)
 		want := naiveRows(p, 0, set)[Data]
 		off := int64(len(p.Prologue(100)))
@@ -382,7 +382,7 @@ func TestAlteredBytesAreNotBlamedOnRecord(t *testing.T) {
 		src.Close()
 
 		changed := errors.New("the file has changed")
-		src = newSource(p, lendsAltered{lendsWithout{p}, changed})
+		src = newSource(p, lendsAltered{lendsWithout{p}, changed}.open)
 		h = src.Set(defaultView(t, 0, 100), nil).Open(0, Data)
 		var r Reply
 		require.Equal(t, changed, h.ReadAt(t.Context(), &r, off, part))

@@ -38,7 +38,7 @@ var ErrClosed = errors.New("dataset is closed")
 type Set struct {
 	source *Source
 	view   *order.View
-	shelf  Shelf // nil: layouts are not stored
+	shelf  *Shelf // nil: layouts are not stored
 
 	// begun, if set, is called when a data file is first opened.
 	begun func()
@@ -235,10 +235,8 @@ type records interface {
 
 var _ records = (*catalog.Catalog)(nil)
 
-// lender opens readers of record bytes; fetchLender adapts *read.Fetcher.
-type lender interface {
-	open(seq sequence) reader
-}
+// lender opens a reader of record bytes; fetchLender adapts *read.Fetcher.
+type lender func(seq sequence) reader
 
 type reader interface {
 	Read(ctx context.Context, k uint64, n int, l *read.Loan) error
@@ -247,15 +245,15 @@ type reader interface {
 	Close()
 }
 
-type fetchLender func() (*read.Fetcher, error)
-
-func (l fetchLender) open(seq sequence) reader {
-	f, err := l()
-	if err != nil {
-		return unread{err}
+func fetchLender(fetcher func() (*read.Fetcher, error)) lender {
+	return func(seq sequence) reader {
+		f, err := fetcher()
+		if err != nil {
+			return unread{err}
+		}
+		e := seq.set.view.Epoch()
+		return f.OpenPhase(seq, read.Subset{Number: e.Phase(), Part: e.Part()})
 	}
-	e := seq.set.view.Epoch()
-	return f.OpenPhase(seq, read.Subset{Number: e.Phase(), Part: e.Part()})
 }
 
 // unread is the reader of a dataset whose fetcher could not be started.
@@ -295,7 +293,7 @@ type Source struct {
 	// mostly padding takes one core, and holds padding.
 	turn, padding chan struct{}
 	laidOut       laidOut
-	guard         Guard // nil: what the source reads from stays open until it is closed
+	guard         Guard
 	// segment is how many records one core sweeps at a time; 0 derives it from the order.
 	segment uint64
 }
@@ -329,16 +327,16 @@ func (s *Source) Close() {
 	s.buffers.close()
 }
 
-// Shelf stores the layout of one set from one run to the next. Its methods are called
+// Shelf stores the layout of one set from one run to the next. Its functions are called
 // from goroutines of the source, and from Set.Ahead.
-type Shelf interface {
+type Shelf struct {
 	// Load returns the size bytes that Save stored, or nil.
-	Load(size int) []byte
-	Save(layout []byte)
+	Load func(size int) []byte
+	Save func(layout []byte)
 }
 
 // Set returns the files of a view. It does no work yet. shelf may be nil.
-func (s *Source) Set(v *order.View, shelf Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
+func (s *Source) Set(v *order.View, shelf *Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
 
 // stopped reports whether Close was called.
 func (s *Source) stopped() bool { return isClosed(s.stop) }
@@ -367,13 +365,13 @@ func (s *Source) epilogue(n uint64) []byte {
 }
 
 // Guard keeps what a source reads from open while something of the source is in use: an open
-// handle, or a call of a set. Its methods may be called concurrently, and are not called for each
-// read.
-type Guard interface {
+// handle, or a call of a set. Its functions may be called concurrently, and are not called for each
+// read. The zero value guards nothing: what a source reads from stays open until it is closed.
+type Guard struct {
 	// Enter returns false if the guarded data is closed or about to be.
-	Enter() bool
+	Enter func() bool
 	// Leave ends a successful Enter.
-	Leave()
+	Leave func()
 }
 
 // ErrRetired is returned by sets and handles whose source is closed or about to be. The caller may
@@ -383,10 +381,10 @@ var ErrRetired = errors.New("this set of shards is no longer open: ask for its f
 // SetGuard sets the guard. It must be called before the first set is made.
 func (s *Source) SetGuard(g Guard) { s.guard = g }
 
-func (s *Source) enter() bool { return s.guard == nil || s.guard.Enter() }
+func (s *Source) enter() bool { return s.guard.Enter == nil || s.guard.Enter() }
 
 func (s *Source) leave() {
-	if s.guard != nil {
+	if s.guard.Leave != nil {
 		s.guard.Leave()
 	}
 }

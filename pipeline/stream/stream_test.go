@@ -215,7 +215,7 @@ func TestFilesEqualTheNaiveConcatenationForEveryReadSizeAndPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes))
-		src := newSource(m, m)
+		src := newSource(m, m.open)
 		defer src.Close()
 		set := src.Set(v, nil)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "reads"), 1))
@@ -272,7 +272,7 @@ func TestOneHandleServesReadersAtManyOffsets(t *testing.T) {
 		m.hashes = append(m.hashes, uint64(i%50))
 	}
 	v := defaultView(t, 0, 7_000, 20_000)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	want, _ := naive(m, v, 0)
 	h := src.Set(v, nil).Open(0, Data)
@@ -295,7 +295,7 @@ func TestContiguousRecordsAreSentTogetherWithoutCopying(t *testing.T) {
 		m.hashes = append(m.hashes, uint64(i))
 	}
 	v := defaultView(t, 0, 10_000)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	want, _ := naive(m, v, 0)
 	h := src.Set(v, nil).Open(0, Data)
@@ -323,7 +323,7 @@ func TestReadAllocationsDoNotGrowWithRecords(t *testing.T) {
 		m.hashes = append(m.hashes, uint64(len(m.hashes)))
 	}
 	v := defaultView(t, 0, 10_000)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
@@ -342,7 +342,7 @@ func TestReadAllocationsDoNotGrowWithRecords(t *testing.T) {
 func TestOutOfBoundsReadsAreErrors(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	v := defaultView(t, 0, 1)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
@@ -355,7 +355,7 @@ func TestOutOfBoundsReadsAreErrors(t *testing.T) {
 func TestLayoutStopsWhenSourceCloses(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
 	v := defaultView(t, 0, 1)
-	src := newSource(m, m)
+	src := newSource(m, m.open)
 	src.Close()
 	_, err := src.Set(v, nil).SizeBytes(context.Background(), 0, Data)
 	require.ErrorIs(t, err, ErrClosed)

@@ -42,7 +42,7 @@ func TestConcurrentSegmentsFormOneLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDataset(t)
 		v := drawView(t, len(m.bytes))
-		src := newSource(m, m)
+		src := newSource(m, m.open)
 		defer src.Close()
 		src.segment = rapid.Uint64Range(1, 1000).Draw(t, "segment")
 		got, err := computeLayout(src, v, nil, nil)
@@ -82,7 +82,7 @@ func TestSamplesShiftAfterChangedFirstRecordOfSegment(t *testing.T) {
 			v := viewOf(t, n, shuffle, deal)
 			want := plain(wholeSweep(m, v))
 			for _, segment := range []uint64{100, 4096, 5000, 12_288, n - 1, n, n + 1} {
-				src := newSource(m, m)
+				src := newSource(m, m.open)
 				src.segment = segment
 				got, err := computeLayout(src, v, nil, nil)
 				require.NoError(t, err)
@@ -105,7 +105,7 @@ func (largeRecords) Sizes(records []uint64, dst []int64) {
 func TestStreamTooLargeForFileIsAnErrorWithAnySegments(t *testing.T) {
 	m := manyRecords(10)
 	for segment := uint64(1); segment <= 11; segment++ {
-		src := newSource(largeRecords{m}, m)
+		src := newSource(largeRecords{m}, m.open)
 		src.segment = segment
 		_, err := computeLayout(src, viewOf(t, 10, spec.ShuffleNone, spec.Default().Deal), nil, nil)
 		require.ErrorContains(t, err, "larger than a file can be: use more workers")
@@ -119,6 +119,8 @@ type keeping struct {
 	content       []byte
 	loads, stores int
 }
+
+func (k *keeping) shelf() *Shelf { return &Shelf{Load: k.Load, Save: k.Save} }
 
 func (k *keeping) Load(size int) []byte {
 	k.mu.Lock()
@@ -143,8 +145,8 @@ func TestStoredLayoutEqualsComputedOne(t *testing.T) {
 		v := drawView(t, len(m.bytes))
 		shelf := &keeping{}
 		sizes := func(r records, want int) (all []int64) {
-			src := newSource(r, m)
-			set := src.Set(v, shelf)
+			src := newSource(r, m.open)
+			set := src.Set(v, shelf.shelf())
 			for w := range v.Deal().Workers {
 				size, err := set.SizeBytes(context.Background(), w, Data)
 				require.NoError(t, err)
@@ -213,7 +215,7 @@ func FuzzDecodeLayout(f *testing.F) {
 func TestLayoutBeingComputedStopsWhenSourceCloses(t *testing.T) {
 	const n = 40_000
 	m := &closing{memory: manyRecords(n)}
-	m.source = newSource(m, m.memory)
+	m.source = newSource(m, m.memory.open)
 	m.source.segment = 1000
 	_, err := computeLayout(m.source, viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal), nil, nil)
 	require.ErrorIs(t, err, ErrClosed)
@@ -236,7 +238,7 @@ func BenchmarkLayout(b *testing.B) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleFull} {
 		for _, segment := range []uint64{n, n / 16} {
 			b.Run(fmt.Sprintf("shuffle=%s/segment=%d", shuffle, segment), func(b *testing.B) {
-				src := newSource(m, m)
+				src := newSource(m, m.open)
 				defer src.Close()
 				src.segment = segment
 				for b.Loop() {

@@ -132,7 +132,7 @@ func (f Format) Index(ctx context.Context, src format.Source, emit func(format.E
 func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(format.Extent) error) (string, error) {
 	first := firstGame{mixed: f.mixed}
 	var err error
-	if parts, ok := src.(format.Parts); ok {
+	if parts, ok := src.(*format.Parts); ok {
 		err = f.games(ctx, parts, &first, emit)
 	} else {
 		g := game{check: f.check}
@@ -145,7 +145,7 @@ func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(form
 }
 
 // games indexes a shard game by game.
-func (f Format) games(ctx context.Context, parts format.Parts, first *firstGame, emit func(format.Extent) error) error {
+func (f Format) games(ctx context.Context, parts *format.Parts, first *firstGame, emit func(format.Extent) error) error {
 	var g game
 	for {
 		if err := parts.NextPart(); err == io.EOF {
@@ -179,7 +179,7 @@ type firstGame struct {
 	all     versions // of the games so far
 }
 
-func (f *firstGame) same(g *game, parts format.Parts) error {
+func (f *firstGame) same(g *game, parts *format.Parts) error {
 	switch {
 	case g.check && len(g.runs) == 0:
 	case f.version == 0:
@@ -209,7 +209,7 @@ type run struct{ first, last int64 }
 
 // read reads a game to its end. Damage of the game is a *format.CorruptError. Damaged frames are
 // passed to parts, or damage the whole game if that is nil.
-func (g *game) read(ctx context.Context, src format.Source, parts format.Parts) error {
+func (g *game) read(ctx context.Context, src format.Source, parts *format.Parts) error {
 	g.begin = src.OffsetBytes()
 	head, err := src.Window(versionBytes)
 	switch {
@@ -262,7 +262,7 @@ func (g *game) whole(end int64) error {
 }
 
 // readFrames checks every frame.
-func (g *game) readFrames(ctx context.Context, src format.Source, parts format.Parts) error {
+func (g *game) readFrames(ctx context.Context, src format.Source, parts *format.Parts) error {
 	var lacks []lack
 	for ; ; g.frames++ {
 		if g.frames%1024 == 0 && ctx.Err() != nil {
@@ -308,7 +308,7 @@ func (g *game) keep() {
 }
 
 // tell reports frames that are left out, after the game has turned out intact.
-func (g *game) tell(lacks []lack, parts format.Parts) error {
+func (g *game) tell(lacks []lack, parts *format.Parts) error {
 	for _, l := range lacks {
 		d := format.Corrupt(-1, g.begin+l.frame*g.size, "%s", l.reason)
 		d.Part = fmt.Sprintf("frame %d of the game", l.frame)

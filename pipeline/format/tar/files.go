@@ -24,7 +24,10 @@ const maxHeaderSize = 8 << 30
 // directories in this form. The specification is pipeline/format/FILES.md.
 //
 // Streams, framing and renaming are those of Format.
-type Files struct{ Format }
+type Files struct {
+	Format
+	FileFraming
+}
 
 var (
 	_ format.Format   = Files{}
@@ -50,9 +53,6 @@ func (Files) Index(ctx context.Context, src format.Source, emit func(format.Exte
 		return membership{key: m.stem(), counts: m.regular, eligible: m.key() != nil}
 	})
 }
-
-// FileFraming implements format.Foldered.
-func (Files) FileFraming() format.FileFraming { return FileFraming{} }
 
 // FileFraming is the framing of each file in a directory's archive: a header, and zeros up to a
 // whole block.
