@@ -372,7 +372,7 @@ func TestRecordOfAnotherSizeThanIndexedIsAnError(t *testing.T) {
 		want, ends := naive(indexed, v, 0)
 		records := make([]uint64, v.Count(0))
 		v.Records(0, 0, records)
-		src := newSource(indexed, stored)
+		src := newSource(indexed, stored.open)
 		defer src.Close()
 		h := src.Set(v, nil).Open(0, Data)
 		defer h.Close()
