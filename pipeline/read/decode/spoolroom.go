@@ -82,7 +82,7 @@ func (p *Spool) Shrink() {
 		}
 	}
 	if err := p.shelf.Shorten(); err != nil {
-		p.o.Log.Warn("the spool keeps its room", "reason", err)
+		p.goroutines.Go(func() { p.o.Log.Warn("the spool keeps its room", "reason", err) }) // as Lost does
 	}
 }
 

@@ -269,9 +269,9 @@ func (p *Spool) leave(s *Place) (n News) {
 
 // Lost must be called when a load could not be read from its place, or differs from what was written
 // there. It removes the shard from the spool and returns the loads that waited for it. The caller
-// asks for all of them again, this one too, and then calls Admit. Lost logs a warning with the reason, at most once per
-// minute and not after the spool was closed. It logs on a goroutine of its own, because the owner
-// may hold its lock, and the log handler may be slow or ask for statistics.
+// asks for all of them again, this one too, and then calls Admit. Lost logs a warning with the
+// reason, at most once per minute and not after the spool was closed. It logs on a goroutine of its
+// own, because the owner may hold its lock, and the log handler may be slow or ask for statistics.
 func (p *Spool) Lost(l *Load, why error) (again []*Load) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

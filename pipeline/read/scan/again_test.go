@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
+	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
 // fourRecords is a piece of four records of one byte each, some of which were delivered.
@@ -49,6 +50,25 @@ func TestRereadPieceRetainsOnlyRecordsStillWanted(t *testing.T) {
 			require.Equal(t, c.live, e.liveBytes(), "some of it is in memory")
 		})
 	}
+}
+
+// A piece that is kept in passing was not asked for by another pass, whichever of its records had
+// been delivered before it was dropped.
+func TestPieceKeptInPassingRetainsOnlyRecordsStillWanted(t *testing.T) {
+	d := readtest.MakeOverlapping(t, 1, 200, 96, 64, 1<<30)
+	sc := newScannerOver(t, d, 1<<30, readtest.OpenStorage(t, d.Dir))
+	require.True(t, sc.holdsAll)
+	l := owner{sc.Scanner}.Passing(1)
+	require.NotNil(t, l)
+	defer owner{sc.Scanner}.Came(l)
+	sc.Scanner.mu.Lock()
+	defer sc.Scanner.mu.Unlock()
+	ld := sc.loads[1]
+	x := cache{gone: map[int][]uint64{}}
+	x.remember(fourRecords(0, 1))
+	e := fourRecords()
+	x.recall(e, ld.wanted)
+	require.EqualValues(t, 2, e.liveBytes())
 }
 
 func TestAnotherPassWantsPieceButRereadRecordDoesNot(t *testing.T) {

@@ -47,6 +47,7 @@ func (w owner) Passing(piece int) *decode.Load {
 		return nil
 	}
 	ld := sc.newLoad(piece, shard, l)
+	ld.wanted = lentBefore
 	if !sc.alloc(ld, budget.Opportunistic) {
 		return nil
 	}

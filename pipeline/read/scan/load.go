@@ -72,7 +72,7 @@ func (ld *load) isDone() bool {
 }
 
 // lentBefore is the wanted record if it may have been delivered in the same pass, and its piece is
-// needed again.
+// needed again; and if a piece is kept in passing, so that no record of it was asked for.
 const lentBefore = -1
 
 // wantedBy returns load.wanted for record i of a piece.
