@@ -72,6 +72,7 @@ type Storage struct {
 	largeTasks         queue[*task]  // tasks that there was no room for
 	inLine             waiter        // for the first of them
 	waiting            map[key]*task // tasks not begun, which may get more wants
+	reading            map[key]*task // tasks being read below, which may get more wants
 	inFlight           int64         // bytes of reads under way below
 	reserved           int64         // bytes that chunks being begun may read
 
@@ -126,7 +127,7 @@ type field struct {
 // Wrap returns a storage of the cubes made of the arrays below the root of under. Closing it closes
 // under.
 func Wrap(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, caps: under.Caps(), cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
+	s := &Storage{config: c, under: under, caps: under.Caps(), cubes: map[string]*cube{}, waiting: map[key]*task{}, reading: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.inLine.wake = func() {
 		s.mu.Lock()

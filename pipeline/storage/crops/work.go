@@ -37,7 +37,7 @@ type task struct {
 	key
 	batch  *batch // owns its memory
 	object int64
-	wants  []want
+	wants  []want  // grows, guarded by Storage.mu, while the task is in Storage.waiting or reading
 	first  [1]want // memory for wants
 
 	// The read: its object and place.
@@ -50,6 +50,7 @@ type task struct {
 	err        error
 	missing    []int  // blocks that are wanted and not cached; nil if not known
 	steps      *steps // if the chunk is long
+	joined     bool   // wants of other tasks were added during the read; guarded by Storage.mu
 
 	taken      []*cell // cells that it was decoded into, until keep
 	firstTaken [1]*cell
@@ -283,20 +284,20 @@ func (w *worker) read(o *opened, reads []*task) {
 	} else {
 		w.readMemory(o, reads)
 	}
-	if len(w.below) == 0 {
+	if w.shareReads(); len(w.below) == 0 {
 		return
 	}
 	below, size := make([]*storage.Read, 0, len(w.below)), int64(0)
 	for _, t := range w.below {
 		t.batch.left.Add(1) // the storage below may still call wanted after Done, so the batch is not reused
-		if t.steps = nil; t.long(w.longBelow) {
+		if t.long(w.longBelow) {
 			t.start(blockGapBelow)
 			below = append(below, w.submitSteps(t)...)
 			continue
 		}
 		t.stored = make([]byte, t.size())
 		size += t.size()
-		below = append(below, &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
+		below = append(below, &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: func() bool { return w.Storage.wantedBelow(t) }, Done: func(err error) {
 			t.err = err
 			w.Storage.push(job{came: t})
 		}})
@@ -306,18 +307,64 @@ func (w *worker) read(o *opened, reads []*task) {
 	w.under.Submit(below)
 }
 
+// shareReads leaves those tasks in w.below whose chunks are not being read for another task. What
+// the others want is added to that one. Long chunks are read in parts, which are not shared.
+func (w *worker) shareReads() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := w.below[:0]
+	for _, t := range w.below {
+		t.steps, t.joined = nil, false
+		if !t.long(w.longBelow) {
+			if r := w.reading[t.key]; r != nil && r.begin <= t.begin && t.end <= r.end {
+				r.wants, r.joined = append(r.wants, t.wants...), true
+				continue
+			}
+			w.reading[t.key] = t
+		}
+		own = append(own, t)
+	}
+	clear(w.below[len(own):])
+	w.below = own
+}
+
+// wantedBelow is t.wanted for a task whose read may be shared.
+func (s *Storage) wantedBelow(t *task) bool {
+	s.mu.Lock()
+	x := task{wants: t.wants}
+	s.mu.Unlock()
+	return x.wanted()
+}
+
+// endSharing makes what a task wants final, and reports whether anything was added during its read.
+func (s *Storage) endSharing(t *task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading[t.key] == t {
+		delete(s.reading, t.key)
+	}
+	return t.joined
+}
+
 // came continues a chunk whose bytes have been read.
 func (w *worker) came(t *task) {
 	if t.steps != nil {
 		w.cameSteps(t)
 		return
 	}
-	size := int64(len(t.stored))
-	err := t.err
-	if err == nil {
+	size, err := int64(len(t.stored)), t.err
+	joined := w.endSharing(t)
+	switch {
+	case err == nil && joined && w.copyKept(t): // sets t.missing for all that is wanted
+	case err == nil:
 		err = w.decode(t, t.stored)
 		w.keep(t, err == nil)
 		w.storedBytes.Add(uint64(size))
+	case joined && errors.Is(err, storage.ErrUnwanted) && t.wanted(): // by a reading that came too late
+		t.stored = nil
+		w.again([]*task{t})
+		w.returned(size)
+		return
 	}
 	t.stored = nil
 	t.finish(err)
