@@ -25,12 +25,29 @@ type Server struct {
 }
 
 // FindServer finds the process that serves a mount of lsiofs. It returns nil if the process can't
-// be seen from here: it runs in another container, belongs to another user, or has ended.
+// be seen from here: it runs in another container, belongs to another user, or has ended. A kernel
+// before 6.16 does not show which process it is: then FindServer asks the mount.
 func FindServer(m MountEntry) *Server {
 	pid, old := serverIn("/proc", m)
 	if pid == 0 && old {
 		pid = serverSays(m)
 	}
+	return serverOf(m, pid)
+}
+
+// FindServerUnasked is FindServer, but it does not ask the mount, so that a mount whose server is
+// stopped does not become busy. On a kernel before 6.16 it finds only said, the process that the
+// mount has named; 0 if it has named none.
+func FindServerUnasked(m MountEntry, said int) *Server {
+	pid, old := serverIn("/proc", m)
+	if pid == 0 && old {
+		pid = said
+	}
+	return serverOf(m, pid)
+}
+
+// serverOf returns the process with a number if it serves a mount, otherwise nil.
+func serverOf(m MountEntry, pid int) *Server {
 	if pid == 0 {
 		return nil
 	}
@@ -125,6 +142,12 @@ func (s *Server) StoppedError(point string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w (process %d, by SIGSTOP or Ctrl-Z): kill -CONT %d resumes it; lsiofs umount --lazy %s removes the mount", point, errStopped, s.PID, s.PID, point)
+}
+
+// HasEnded reports whether the process has ended.
+func (s *Server) HasEnded() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}, 0)
+	return n == 1 && err == nil
 }
 
 // Ended waits until the process or ctx has ended, and reports whether the process has.

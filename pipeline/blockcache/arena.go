@@ -206,6 +206,14 @@ func (a *Arena) unmapOldest() error {
 	return uring.Unmap(s.mem)
 }
 
+// HasRoom reports whether Take would return a slot of n bytes within the bound.
+func (a *Arena) HasRoom(n int64) bool {
+	if len(a.cut[n]) > 0 || a.find(n) >= 0 {
+		return true
+	}
+	return a.mapped-a.FreeBytes()+roundToPages(n) <= a.config.BoundBytes
+}
+
 // Close unmaps everything that is free. What is in use stays mapped: a leak is better than bytes
 // that change.
 func (a *Arena) Close() (err error) {

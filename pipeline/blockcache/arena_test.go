@@ -28,7 +28,7 @@ func TestSlotsAreApartAndWithinBound(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				n, beyond := rapid.SampledFrom(sizes).Draw(t, "n"), rapid.IntRange(0, 9).Draw(t, "beyond") == 0
-				before, room := a.MappedBytes(), len(a.cut[n]) > 0 || a.find(n) >= 0 || a.mapped-a.FreeBytes()+roundToPages(n) <= a.BoundBytes()
+				before, room := a.MappedBytes(), a.HasRoom(n)
 				s, err := a.Take(n, beyond)
 				require.NoError(t, err)
 				require.Equal(t, room || beyond, s != nil)

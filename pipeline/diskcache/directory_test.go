@@ -160,6 +160,13 @@ func TestSurvey(t *testing.T) {
 	_, err = Survey(w.cache)
 	require.ErrorContains(t, err, "others may use it")
 
+	// A process was killed between creating the tag and writing it.
+	require.NoError(t, os.Chmod(w.cache, 0o700))
+	require.NoError(t, os.Truncate(filepath.Join(w.cache, tagName), 0))
+	begun, err := Survey(w.cache)
+	require.NoError(t, err)
+	require.Equal(t, before.TotalBytes, begun.TotalBytes)
+
 	memory, err := Survey(filepath.Join(tmpfs(t, "size=8m,mode=0700"), "not", "there"))
 	require.NoError(t, err)
 	require.EqualValues(t, 8<<20, memory.TotalBytes)

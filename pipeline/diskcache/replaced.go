@@ -86,6 +86,9 @@ func (a *ahead) fillGone(gone map[key]bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.at >= len(a.todo) {
+		a.off = 0 // the fill ended within an object, as there was no room
+	}
 	todo := slices.Clone(a.todo[a.at:])
 	for x, by := range a.leftOut {
 		if gone[by] {

@@ -51,6 +51,18 @@ func TestFillLeavesOutObjectsThatAreDecodedInTheCache(t *testing.T) {
 	require.NoError(t, shelf.Close())
 }
 
+// A fill that found no room within an object begins with the next one at its front.
+func TestFillThatContinuesBeginsAtTheFront(t *testing.T) {
+	x := Range{storage.Object{Path: "x", SizeBytes: mib}, 0, mib}
+	by := key{1}
+	a := ahead{todo: []Range{x}, at: 1, off: 5 * pageBytes, leftOut: map[Range]key{x: by}, ends: make(chan struct{}), wake: make(chan struct{}, 1)}
+	a.fillGone(map[key]bool{by: true})
+	require.Equal(t, []Range{x}, a.todo)
+	require.Zero(t, a.at)
+	require.Zero(t, a.off)
+	require.Empty(t, a.leftOut)
+}
+
 // What the user asks to be fetched is fetched: decoded shards serve only those who decode alike.
 func TestWarmFetchesObjectsThatAreDecodedInTheCacheToo(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))

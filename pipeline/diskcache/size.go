@@ -148,6 +148,9 @@ func Survey(dir string) (Place, error) {
 		return p, nil // it is empty, or will be refused when it is opened
 	}
 	c, err := lookAt(kernel{}, absolute)
+	if errors.Is(err, unix.ENOENT) {
+		return p, nil // a process that was creating it was killed, or has yet to write its tag: opening it does that
+	}
 	if err != nil {
 		return Place{}, fmt.Errorf("cache directory %s: %w", absolute, err)
 	}

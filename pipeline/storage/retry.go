@@ -152,8 +152,8 @@ func (s *Retrying) Stats() RetryStats {
 	return RetryStats{Retries: s.retries.Load(), GaveUp: s.gaveUp.Load(), Waiting: len(s.waiting)}
 }
 
-// Close fails the reads that wait for another attempt, waits for the reads in flight,
-// and closes the wrapped
+// Close fails the reads that wait for another attempt, waits for the reads in flight, and closes
+// the wrapped storage.
 func (s *Retrying) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -175,7 +175,9 @@ func (p *Pool[K, J]) Close() {
 	for len(p.workers) > 0 {
 		p.quiet.Wait()
 	}
-	p.timer.Stop()
+	if p.timer.Stop() {
+		p.ticking.Store(false) // for the calls of jobs that are pushed later
+	}
 }
 
 // The state of a worker: the number of calls that have returned, times 4, and these bits.
@@ -233,7 +235,7 @@ func (w *Worker[K, J]) run() {
 func (w *Worker[K, J]) take() bool {
 	c := w.crew
 	p := c.pool
-	for c.Stays && c.left() == 0 && !p.closed {
+	for c.Stays && c.left() == 0 && !p.closed && c.members <= c.Most() {
 		c.work.Wait()
 	}
 	c.idle--
@@ -250,6 +252,9 @@ func (w *Worker[K, J]) take() bool {
 	w.next.Store(0)
 	if w.n > 0 {
 		return true
+	}
+	if c.left() > 0 {
+		c.work.Signal() // another one takes the job for which this one was woken
 	}
 	c.members--
 	delete(p.workers, w)

@@ -150,6 +150,10 @@ func TestStuckCallsFreeTheirPlaces(t *testing.T) {
 		requireEventually(t, "nothing is looked at while all calls are stuck", func() bool { return !o.pool.ticking.Load() })
 		close(gate)
 		receive(t, o.ended, 50)
+		for range 100 { // of the workers, 50 more than may stay
+			o.push(call{file: 1})
+			receive(t, o.ended, 1)
+		}
 		o.push(calls(100, 1, nil)...)
 		receive(t, o.ended, 100)
 		o.close()

@@ -66,6 +66,7 @@ type server struct {
 	mu     sync.Mutex
 	mount  fs.MountEntry
 	found  *fs.Server // of mount
+	said   int        // the process that the mount's status named last; 0 if it named none
 	at     time.Time  // when it was looked for
 	since  time.Time  // when it was first seen to be stopped; zero if it is not
 	closed bool
@@ -98,13 +99,26 @@ func (s *server) stopped() (err error, silent time.Duration) {
 	return err, max(time.Since(s.since), 1)
 }
 
-// find looks for the server. s.mu is held.
+// find looks for the server, unless the one that was found still serves the mount. s.mu is held.
 func (s *server) find() {
-	s.drop()
-	s.at = time.Now()
-	if m, ok := s.mounted(); ok {
-		s.mount, s.found = m, fs.FindServer(m)
+	m, ok := s.mounted()
+	if !ok || s.found == nil || m.ID != s.mount.ID || s.found.HasEnded() {
+		s.drop()
+		if ok {
+			s.mount, s.found = m, fs.FindServerUnasked(m, s.said)
+		}
 	}
+	s.at = time.Now()
+}
+
+// names notes the process that the mount's status names.
+func (s *server) names(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pid != s.said && s.found == nil {
+		s.at = time.Time{} // look for it at once
+	}
+	s.said = pid
 }
 
 // mounted returns the mount, if there is one.
@@ -202,6 +216,7 @@ func (w *watch) look(ctx context.Context) frame {
 	if err := json.Unmarshal(b, s); err != nil {
 		return frame{point: w.point, err: fmt.Errorf("%s: %w", w.status.path, err)}
 	}
+	w.server.names(s.Process.PID)
 	w.history = append(w.history, s)
 	if len(w.history) > rateSeconds+1 {
 		w.history = w.history[1:]

@@ -105,7 +105,15 @@ func (p *Blocks) Give(b Block) error {
 	return a.Give(b.slot)
 }
 
-// RoomBytes returns how much of the budget is not taken.
+// Room reports whether Take would return n bytes within the budget.
+func (p *Blocks) Room(n int64) bool {
+	a := p.lock()
+	defer p.mu.Unlock()
+	return a.HasRoom(p.Round(n))
+}
+
+// RoomBytes returns how much of the budget is not taken. Less of it may be available: the rest of a
+// slab is for blocks of the same size.
 func (p *Blocks) RoomBytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

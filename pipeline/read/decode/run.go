@@ -9,8 +9,7 @@ import (
 )
 
 // placeBefore returns the last offset, at or before the start of a load, where the decoder is now or
-// where one of its loads will end. One piece may have several loads, for records of different
-// parts; one decoder takes those that do not overlap. It is called with Set.mu held.
+// where one of its loads will end. It is called with Set.mu held.
 func (d *Decoder) placeBefore(l *Load) (int64, bool) {
 	start, end := l.Layout.Start(), l.Layout.ReachBytes
 	if d.at > start || d.asking && l.Piece < d.piece {
@@ -37,9 +36,9 @@ func (d *Decoder) add(l *Load) {
 	d.serves(l)
 }
 
-// passOver reassigns the loads that begin before the offset that the decoder is moving to. They are
-// for another part of the piece that it keeps in passing, and arrived while it called the owner. It
-// is called with Set.mu held.
+// passOver reassigns the loads that begin before the offset that the decoder is moving to: they
+// arrived while it asked the owner whether to keep a piece in passing. It is called with Set.mu
+// held.
 func (s *Set) passOver(d *Decoder) {
 	var behind []*Load
 	d.work = slices.DeleteFunc(d.work, func(x *Load) bool {

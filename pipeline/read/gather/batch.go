@@ -215,20 +215,20 @@ func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, err
 		}
 	}
 	g.sweep()
-	g.reclaim(r, g.pool.Round(n), u)
+	r.dropOthers()
+	if u == budget.Demand {
+		r.dropPassed()
+	}
+	g.reclaim(r, func() bool { return g.pool.Room(n) }, u)
 	return g.pool.Take(n, u == budget.Demand)
 }
 
 // idleCalls is after how many calls of others a reader's memory may be used to read ahead for them.
 const idleCalls = 256
 
-// reclaim makes other readers drop what they hold, until there is room for n bytes of blocks: first what they
-// do not need now and then, for a reader that waits, anything.
-func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
-	r.dropOthers()
-	if u == budget.Demand {
-		r.dropPassed()
-	}
+// reclaim makes other readers drop what they hold, until that is enough: first what they do not need
+// now and then, for a reader that waits, anything.
+func (g *Gatherer) reclaim(r *Reader, enough func() bool, u budget.Urgency) {
 	g.mu.Lock()
 	others := slices.Clone(g.readers)
 	g.mu.Unlock()
@@ -239,7 +239,7 @@ func (g *Gatherer) reclaim(r *Reader, n int64, u budget.Urgency) {
 			return
 		}
 		for _, o := range others {
-			if g.pool.RoomBytes() >= n {
+			if enough() {
 				return
 			}
 			idle := o.called.Load()+idleCalls < now

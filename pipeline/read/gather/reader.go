@@ -25,11 +25,12 @@ type Reader struct {
 	// called is Gatherer.calls at the last call.
 	called atomic.Uint64
 
-	mu     sync.Mutex
-	runs   []*run // none is empty; the most recently used one is last
-	at     uint64 // the record that was asked for last
-	closed bool
-	walker *window.Lookahead // nil: the storage takes no hints
+	mu   sync.Mutex
+	runs []*run // none is empty but extending; the most recently used one is last
+	// extending is the run at whose end a call waits while it is extended; nil if none is.
+	extending *run
+	closed    bool
+	walker    *window.Lookahead // nil: the storage takes no hints
 
 	announced *run // whose records are announced, if window.Plan.Exact is set
 	others    int  // how often other runs were extended since announced was

@@ -42,7 +42,6 @@ func (run *run) end() uint64 { return run.batches[len(run.batches)-1].end() }
 // record. If no run has it, the requested records are read: in the next stretch of the run that
 // ends there or shortly before, or as the first of a new one.
 func (r *Reader) moveTo(k uint64, n int) (*run, error) {
-	r.at = k
 	i := slices.IndexFunc(r.runs, func(run *run) bool { return run.has(k) })
 	if i < 0 {
 		i = slices.IndexFunc(r.runs, func(run *run) bool { return run.end() == k })
@@ -62,13 +61,19 @@ func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 			size /= 2
 		}
 		run.grow(r)
-		if planned, err := r.extend(run, from, size, max(r.planned(from), n), budget.Demand); !planned {
+		r.extending = run
+		planned, err := r.extend(run, from, size, max(r.planned(from), n), budget.Demand)
+		r.extending = nil
+		if !planned {
 			if len(run.batches) == 0 { // they were dropped to make room
 				r.runs = r.runs[:len(r.runs)-1]
 			}
 			return nil, err
 		}
-		if !run.has(k) {
+		switch {
+		case run.end() == k:
+			return r.moveTo(k, n)
+		case !run.has(k):
 			return r.begin(k, n) // further ahead than a stretch
 		}
 	}
@@ -153,10 +158,12 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 		run.refused = run.at(k).end()
 		return
 	}
-	planned, err := r.extend(run, run.end(), run.stretch, r.planned(run.end()), budget.Prefetch)
-	if planned {
+	switch planned, err := r.extend(run, run.end(), run.stretch, r.planned(run.end()), budget.Prefetch); {
+	case planned:
 		run.grow(r)
-	} else if err != nil && err != budget.ErrNoRoom {
+	case err == budget.ErrNoRoom:
+		run.refused = run.at(k).end()
+	case err != nil:
 		r.g.o.Note(err)
 	}
 }
@@ -175,7 +182,7 @@ func (r *Reader) makeRoom(bytes int64) bool {
 	}
 	g.o.Ask()
 	g.sweep()
-	g.reclaim(r, n, budget.Prefetch)
+	g.reclaim(r, func() bool { return g.pool.RoomBytes() >= n }, budget.Prefetch)
 	return g.pool.RoomBytes() >= n
 }
 
@@ -367,11 +374,11 @@ func (r *Reader) dropOthers() {
 	}
 }
 
-// dropPassed drops the batches of a run at whose end its reader waits. The run is then empty, to be
-// extended.
+// dropPassed drops the batches of the run that is being extended for a reader that waits at its end.
+// The run is then empty until it is extended.
 func (r *Reader) dropPassed() {
-	if n := len(r.runs); n > 0 && r.runs[n-1].end() == r.at {
-		r.dropFirst(r.runs[n-1], len(r.runs[n-1].batches))
+	if r.extending != nil {
+		r.dropFirst(r.extending, len(r.extending.batches))
 	}
 }
 
