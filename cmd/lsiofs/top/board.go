@@ -220,7 +220,7 @@ func (b *board) scrape(ctx context.Context) []scraped {
 		reading.Go(func() {
 			m.metricsLock.Lock()
 			defer m.metricsLock.Unlock()
-			if stopped, _ := m.server.stopped(); stopped != nil {
+			if _, stopped := m.server.stopped(); stopped != nil {
 				return
 			}
 			text, _, err := m.metrics.read(ctx)

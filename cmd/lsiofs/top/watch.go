@@ -73,8 +73,8 @@ type server struct {
 }
 
 // stopped returns an error that names the server if that is stopped, and for how long it has been
-// known to be.
-func (s *server) stopped() (err error, silent time.Duration) {
+// known to be stopped.
+func (s *server) stopped() (silent time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -92,11 +92,11 @@ func (s *server) stopped() (err error, silent time.Duration) {
 	switch {
 	case err == nil:
 		s.since = time.Time{}
-		return nil, 0
+		return 0, nil
 	case s.since.IsZero():
 		s.since = time.Now()
 	}
-	return err, max(time.Since(s.since), 1)
+	return max(time.Since(s.since), 1), err
 }
 
 // find looks for the server, unless the one that was found still serves the mount. s.mu is held.
@@ -190,7 +190,7 @@ type frame struct {
 // look reads the status. It returns an error if a mount that has never answered exceeds the watch's
 // patience.
 func (w *watch) look(ctx context.Context) frame {
-	if stopped, silent := w.server.stopped(); stopped != nil {
+	if silent, stopped := w.server.stopped(); stopped != nil {
 		if len(w.history) == 0 {
 			return frame{point: w.point, err: stopped}
 		}
