@@ -83,7 +83,7 @@ func bodiesAsked(server *faultserver.Server) (n int) {
 func TestCacheCommands(t *testing.T) {
 	data := dataset(t)
 	url, bodies := atServer(t, data)
-	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
+	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-reserve", "0"}
 	with := func(args ...string) []string { return append(args, dir...) }
 	want := ok(t, "cat", data).stdout
 
@@ -164,7 +164,7 @@ func TestMissingCacheIsNotAnError(t *testing.T) {
 // mount.
 func TestTooSmallCacheFailsWarmAndWarnsMount(t *testing.T) {
 	url, _ := atServer(t, dataset(t))
-	small := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", "16KiB"}
+	small := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", "16KiB", "--cache-reserve", "0"}
 	r := lsiofs(t, append([]string{"cache", "warm", url}, small...)...)
 	require.Equal(t, exit.Failure, r.code, r.stderr)
 	require.Contains(t, r.stderr, "--cache-size")
@@ -184,7 +184,7 @@ func TestTooSmallCacheFailsWarmAndWarnsMount(t *testing.T) {
 func TestInterruptedCacheFill(t *testing.T) {
 	data := dataset(t)
 	server, url, bodies := served(t, data)
-	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
+	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-reserve", "0"}
 	ok(t, "index", url, "--cache-size", "off")
 	indexed := bodies()
 	ofShards := func(r faultserver.Request) bool { return r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") }
@@ -211,7 +211,7 @@ func TestCacheWarmFetchesOnlyStartOfEpoch(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	makeAt(t, data, "tar", "--records", "2000", "--bytes", "5000", "--shards", "4")
 	_, url, bodies := served(t, data)
-	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
+	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-reserve", "0", "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
 	with := func(args ...string) []string { return append(args, flags...) }
 	ok(t, "index", url, "--cache-size", "off") // nothing from the index pass is kept
 	var some, all struct{ Bytes int64 }
@@ -259,7 +259,7 @@ func TestDoctorChecksCache(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left, "nothing is written")
 
-	ok(t, "cache", "warm", url, "--cache-dir", dir)
+	ok(t, "cache", "warm", url, "--cache-dir", dir, "--cache-reserve", "0")
 	f := finding(url)
 	require.Equal(t, "ok", f.Level, f.Detail)
 	require.Regexp(t, `for this dataset it holds (.*) of the (.*) it knows of`, f.Detail)

@@ -182,7 +182,8 @@ func (s *mounted) requireEnd(t *testing.T, k *killings) {
 	k.exits[code]++
 	// Killed; unmounted; unmounted under readers; interrupted before it was mounted.
 	require.Contains(t, []int{-1, 0, 4, 130}, code, "%s", s.Log)
-	if code >= 0 {
+	early := s.overDead && !strings.Contains(s.Log.String(), "mounted ") // the dead mount may still be there
+	if code >= 0 && !early {
 		require.False(t, serve.IsMount(s.Dir), "a server that was not killed leaves a mount; it ended with %d: %s", code, s.Log)
 	}
 	require.NotContains(t, s.Log.String(), "DATA RACE")

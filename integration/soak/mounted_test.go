@@ -24,6 +24,8 @@ type mounted struct {
 	*serve.Server
 	m   *model
 	tmp string // the server's temporary directory, which must be empty at the end
+	// overDead: a killed server's mount was in its place when it started
+	overDead bool
 
 	// mu is held for writing while a position is restored, and for reading while a worker file is
 	// opened, so it is known which position was opened.
@@ -52,7 +54,7 @@ func (t *tally) String() string {
 // startServer starts `lsiofs mount`, which ends with the test at the latest.
 func startServer(t *testing.T, m *model, dir string, more ...string) *mounted {
 	t.Helper()
-	s := &mounted{m: m, tmp: t.TempDir()}
+	s := &mounted{m: m, tmp: t.TempDir(), overDead: serve.IsMount(dir)}
 	args := append([]string{"mount", m.d.dir, dir, "--log-level", "error"}, m.d.flags...)
 	cmd := exec.Command(lsiofs, append(append(args, m.s.flags()...), more...)...)
 	cmd.Env = environmentIn(s.tmp)
