@@ -83,17 +83,18 @@ func bodiesAsked(server *faultserver.Server) (n int) {
 func TestCacheCommands(t *testing.T) {
 	data := dataset(t)
 	url, bodies := atServer(t, data)
-	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-reserve", "0"}
+	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
 	with := func(args ...string) []string { return append(args, dir...) }
+	filled := func(args ...string) []string { return append(with(args...), "--cache-reserve", "0") } // however full the disk is
 	want := ok(t, "cat", data).stdout
 
-	r := ok(t, with("cache", "warm", url+"?sig=secret")...)
+	r := ok(t, filled("cache", "warm", url+"?sig=secret")...)
 	require.Contains(t, r.stdout, "of "+url+" in "+dir[1])
 	require.NotContains(t, r.stdout+r.stderr, "secret")
 	before := bodies()
-	require.True(t, want == ok(t, with("cat", url)...).stdout)
+	require.True(t, want == ok(t, filled("cat", url)...).stdout)
 	require.Equal(t, before, bodies(), "all comes from the cache")
-	require.True(t, want == ok(t, with("cat", url, "--cache-size", "off")...).stdout)
+	require.True(t, want == ok(t, filled("cat", url, "--cache-size", "off")...).stdout)
 	require.Greater(t, bodies(), before)
 
 	folder := strings.TrimSuffix(url, "/list.txt")
@@ -123,7 +124,7 @@ func TestCacheCommands(t *testing.T) {
 	require.Contains(t, ok(t, with("cache", "verify", "--repair")...).stdout, "dropped, and fetched again")
 	require.Contains(t, ok(t, with("cache", "verify")...).stdout, "0 pages bad")
 	before = bodies()
-	require.True(t, want == ok(t, with("cat", url, "--hedge", "off")...).stdout)
+	require.True(t, want == ok(t, filled("cat", url, "--hedge", "off")...).stdout)
 	require.Equal(t, before+1, bodies(), "the page alone is fetched again")
 
 	require.Contains(t, ok(t, with("cache", "clean", "--unused", "1d")...).stdout, "removed 0 objects")
@@ -134,7 +135,7 @@ func TestCacheCommands(t *testing.T) {
 	require.Contains(t, r.stderr, "the cache is empty")
 	require.JSONEq(t, `{"removed": 0, "in_use": 0, "freed_bytes": 0}`, ok(t, with("cache", "clean", "--all", "--json")...).stdout)
 
-	r = lsiofs(t, with("cache", "warm", data)...)
+	r = lsiofs(t, filled("cache", "warm", data)...)
 	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "there is no cache to fill")
 }
