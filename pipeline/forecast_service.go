@@ -7,20 +7,20 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // ServiceForecast is what a whole epoch costs at the service that stores the dataset, read by one
-// node without a disk cache.
+// reader, with nothing in memory at its start. Of what the disk cache has, only shards that it keeps
+// decoded are taken into account.
 type ServiceForecast struct {
 	Name       string          // of the dataset's root, without secrets
 	GetDollars float64         // list price of a request; 0 if unknown
 	Chunks     []ChunkForecast // by ChunkBytes, ascending; one of them is InUse
 	// Bounded is set if larger chunks than those listed would be cut by --chunk-records.
-	Bounded bool
-	// Compressed counts shards that are decoded from their beginnings. Their requests are those of
-	// reading each shard once, whatever the chunks are.
-	Compressed int
+	Bounded    bool
+	Compressed int // shards that are decoded from their beginnings
 }
 
 // ChunkForecast is the cost with one chunk size.
@@ -30,7 +30,11 @@ type ChunkForecast struct {
 	Chunks     uint64
 	Requests   uint64
 	Bytes      int64
-	Records    ChunkRecords // of the chunks
+	// Estimated means that Requests and Bytes are close, not exact: a dry run's counts are
+	// extrapolated, pieces are dropped and requested again, or a disk cache that is too small for
+	// the order saves some requests.
+	Estimated bool
+	Records   ChunkRecords // of the chunks
 	// Mixing is an estimate of how well batches of 256 mix, as χ²/df: 1 is independent sampling. 0
 	// if there is no buffer.
 	Mixing float64
@@ -57,7 +61,8 @@ const (
 // nil if the dataset is in a file system. It reads no data.
 //
 // It goes through all records once, at about 50 ns each, and through 2²⁰ records of each order that
-// is compared, at about 100 ns each. It ends early with ctx's error.
+// is compared, at about 100 ns each. A dry run of each takes at most some seconds (see
+// read.Survey). It ends early with ctx's error.
 func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error) {
 	if d.mount.service == nil {
 		return nil, nil
@@ -85,11 +90,18 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 		if shuffle := g.spec.Order.Shuffle; !inUse && (shuffle == spec.ShuffleFull || shuffle == spec.ShuffleNone) {
 			continue // other chunks give the same order
 		}
-		t := g.newTally(size)
+		t, err := g.newTally(size)
+		if err != nil {
+			if inUse {
+				return nil, err
+			}
+			continue // a mount with these chunks would be refused
+		}
 		if n := len(tallies); n > 0 && slices.Equal(tallies[n-1].starts, t.starts) {
 			f.Bounded = true
 			if inUse {
-				tallies[n-1].forecast.ChunkBytes, tallies[n-1].forecast.InUse = size, true
+				t.forecast.InUse = true
+				tallies[n-1] = t
 			}
 			continue
 		}
@@ -100,7 +112,14 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 		return nil, err
 	}
 	for _, t := range tallies {
-		if err := g.walk(ctx, t); err != nil {
+		e, err := order.NewEpoch(t.order, g.spec.Epoch, g.chunkStarts(t.order.ChunkBytes, t.order.ChunkRecords), g.part)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.walk(ctx, t, e); err != nil {
+			return nil, err
+		}
+		if err := t.count(ctx, e, g); err != nil {
 			return nil, err
 		}
 		f.Chunks = append(f.Chunks, t.finish(g))
@@ -111,6 +130,9 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 // chunkTally adds up the cost of chunks of one size.
 type chunkTally struct {
 	forecast ChunkForecast
+	order    spec.Order
+	survey   *read.Survey
+	choice   read.Choice
 	starts   []uint64
 	bytes    []int64 // total size of each chunk's records
 	at       int     // the chunk of the next record
@@ -120,26 +142,33 @@ type chunkTally struct {
 	begin, end int64
 }
 
-func (g *generation) newTally(chunkBytes uint64) *chunkTally {
-	t := &chunkTally{starts: g.starts, shard: -1}
-	switch {
-	case g.spec.Order.Shuffle == spec.ShuffleFull: // each record is requested on its own
+func (g *generation) newTally(chunkBytes uint64) (t *chunkTally, err error) {
+	t = &chunkTally{starts: g.starts, order: g.spec.Order, survey: g.survey, shard: -1}
+	if chunkBytes != t.order.ChunkBytes {
+		t.order.ChunkBytes = chunkBytes
+		t.starts = g.chunkStarts(chunkBytes, t.order.ChunkRecords)
+		if t.survey, err = g.surveyOf(t.order); err != nil {
+			return nil, err
+		}
+	}
+	if t.choice, err = t.survey.Choose(g.spec.Read); err != nil {
+		return nil, err
+	}
+	if t.order.Shuffle == spec.ShuffleFull && t.choice.Strategy == spec.ReadGather && !t.choice.Chunks { // each record is requested on its own
 		t.starts = make([]uint64, g.records()+1)
 		for i := range t.starts {
 			t.starts[i] = uint64(i)
 		}
-	case chunkBytes != g.spec.Order.ChunkBytes:
-		t.starts = g.chunkStarts(chunkBytes, g.spec.Order.ChunkRecords)
 	}
 	t.bytes = make([]int64, len(t.starts)-1)
 	t.forecast = ChunkForecast{ChunkBytes: chunkBytes, Chunks: uint64(len(t.bytes)), Records: ChunkRecords{}}
 	for i := range t.bytes {
 		t.forecast.Records[t.starts[i+1]-t.starts[i]]++
 	}
-	return t
+	return t, nil
 }
 
-// tally goes through the records once, and adds up requests and bytes.
+// tally goes through the records once, and adds up requests and bytes if each chunk is read once.
 func (g *generation) tally(ctx context.Context, tallies []*chunkTally) error {
 	const block = 4096
 	numbers, extents := make([]uint64, block), make([]catalog.Extent, block)
@@ -162,16 +191,6 @@ func (g *generation) tally(ctx context.Context, tallies []*chunkTally) error {
 	}
 	for _, t := range tallies {
 		t.ask(g)
-	}
-	for i := range g.catalog.Shards() {
-		s := g.catalog.Shard(i)
-		if s.Codec == nil {
-			continue
-		}
-		for _, t := range tallies {
-			t.forecast.Bytes += s.Object.SizeBytes
-			t.forecast.Requests += uint64(parts(s.Object.SizeBytes, g.mount.profile.ReadBytes))
-		}
 	}
 	return nil
 }
@@ -202,16 +221,33 @@ func (t *chunkTally) ask(g *generation) {
 
 func parts(n, most int64) int64 { return (n + most - 1) / most }
 
-// walk goes through the order and finds the most that waits.
-func (g *generation) walk(ctx context.Context, t *chunkTally) error {
-	o := g.spec.Order
-	if o.Shuffle == spec.ShuffleFull {
-		return nil // nothing waits for its turn: each record is read when it is due
+// count replaces the tally's requests and bytes by those of a dry run of the whole epoch. The tally
+// is right, and a dry run is not, if chunks are fetched to a disk cache: that keeps each until its
+// last record, and a dry run counts the reads of the cache.
+func (t *chunkTally) count(ctx context.Context, e *order.Epoch, g *generation) error {
+	if t.choice.Chunks {
+		return nil
 	}
-	o.ChunkBytes = t.forecast.ChunkBytes
-	e, err := order.NewEpoch(o, g.spec.Epoch, t.starts, g.part)
+	v, err := order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: t.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	if err != nil {
 		return err
+	}
+	seq := workerSequence{v, 0}
+	x, err := t.survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, seq.Len(), t.choice)
+	if err != nil {
+		return err
+	}
+	f := &t.forecast
+	f.Requests, f.Bytes = x.Reads, x.ReadBytes
+	f.Estimated = x.CountedRecords > 0 || !x.Fits || g.mount.cache != nil && t.choice.Strategy == spec.ReadGather
+	return nil
+}
+
+// walk goes through the order and finds the most that waits.
+func (g *generation) walk(ctx context.Context, t *chunkTally, e *order.Epoch) error {
+	o := t.order
+	if o.Shuffle == spec.ShuffleFull {
+		return nil // nothing waits for its turn: each record is read when it is due
 	}
 	left := make([]uint64, len(t.bytes)) // records left of a chunk that has begun; 0: not begun, or finished
 	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)

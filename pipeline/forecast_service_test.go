@@ -2,13 +2,16 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // The formula is close to what the order gives to nodes, for chunks of few records and of many, and
@@ -101,7 +104,7 @@ func TestRemoteEpochMatchesForecast(t *testing.T) {
 	s.Order.Shuffle = spec.ShuffleFull
 	_, f = forecastService(t, s)
 	require.Len(t, f.Chunks, 1)
-	require.Equal(t, d.Records(), f.Chunks[0].Requests, "each record is asked for by itself")
+	require.Equal(t, small.Requests, f.Chunks[0].Requests, "memory holds the dataset")
 	require.Zero(t, f.Chunks[0].MemoryBytes)
 
 	s.Order.Shuffle = spec.ShuffleNone
@@ -138,5 +141,56 @@ func TestSplitRequestsOnlyItsRecords(t *testing.T) {
 	for _, c := range f.Chunks {
 		require.LessOrEqual(t, d.StreamBytes(), c.Bytes)
 		require.LessOrEqual(t, c.Requests, c.Chunks)
+	}
+}
+
+// A forecast of an epoch is what the server is then asked for: for each way to read, with a disk
+// cache that has room for the dataset and without one. Hedges are off, because their number depends
+// on how busy the machine is.
+func TestServiceForecastsAreWhatAnEpochRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine reads, and the race detector changes no count")
+	}
+	const mib = 1 << 20
+	tar, jsonl, zst := synthetic.Shape{Format: "tar", RecordBytes: 4096}, synthetic.Shape{Format: "jsonl"}, synthetic.Shape{Format: "jsonl", Codec: "zst"}
+	for _, c := range []struct {
+		shape    synthetic.Shape
+		shuffle  spec.Shuffle
+		memory   int64
+		strategy spec.Read
+	}{
+		{tar, spec.ShuffleReservoir, 256 * mib, spec.ReadScan},
+		{tar, spec.ShuffleReservoir, 16 * mib, spec.ReadGather},
+		{tar, spec.ShuffleNone, 16 * mib, spec.ReadScan},
+		{jsonl, spec.ShuffleFull, 256 * mib, spec.ReadScan},
+		{jsonl, spec.ShuffleFull, 16 * mib, spec.ReadGather},
+		{zst, spec.ShuffleReservoir, 256 * mib, spec.ReadScan},
+		{zst, spec.ShuffleFull, 16 * mib, spec.ReadSpool},
+	} {
+		w := serveShards(t, c.shape, 2000)
+		for _, cached := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s%s, shuffle %s, %d MiB, cached %v", c.shape.Format, c.shape.Codec, c.shuffle, c.memory/mib, cached), func(t *testing.T) {
+				s := spec.Default()
+				s.Dataset, s.IndexDir, s.SpoolDir, s.Remote.Hedge, s.Deal.Workers = w.url, t.TempDir(), readtest.DiskDir(t), spec.HedgeOff, 1
+				s.Order.Shuffle, s.Order.SizeRecords, s.Order.Lanes, s.MemoryBytes = c.shuffle, 4096, 8, c.memory
+				s.Cache.Off = true
+				open(t, s) // the index pass fills no cache
+				if cached {
+					s.Cache = cachedSpec(t, w).Cache
+				}
+				d, f := forecastService(t, s)
+				x := forecast(t, d, 0, 1<<60).Storages[0]
+				require.Equal(t, c.strategy, x.Strategy, x.Reason)
+				i := slices.IndexFunc(f.Chunks, func(c ChunkForecast) bool { return c.InUse })
+				set, err := d.Set(t.Context(), 0, nil, s.Deal)
+				require.NoError(t, err)
+				before := len(w.server.Log())
+				readFile(t, set, 0, stream.Data, mib)
+				requests, bytes := w.asked(before)
+				t.Logf("forecast %d requests, %d bytes; happened %d, %d", f.Chunks[i].Requests, f.Chunks[i].Bytes, requests, bytes)
+				require.InEpsilon(t, requests, f.Chunks[i].Requests, 0.1)
+				require.InEpsilon(t, bytes, f.Chunks[i].Bytes, 0.1)
+			})
+		}
 	}
 }

@@ -150,13 +150,8 @@ func (g *generation) boundRecords() error {
 }
 
 func (g *generation) openFetcher() (shut func() error, err error) {
-	m, s, o := g.mount, &g.spec, g.readOrder()
-	g.survey, err = read.NewSurvey(g.catalog, m.reads, read.Options{
-		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
-		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
-		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Profile: m.profile, Meter: &m.meter, Note: m.changes.Note, Log: m.log,
-	})
+	m := g.mount
+	g.survey, err = g.surveyOf(g.readOrder())
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +169,17 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 		}
 		return nil
 	}, nil
+}
+
+// surveyOf returns the survey of the dataset as it is read in an order.
+func (g *generation) surveyOf(o spec.Order) (*read.Survey, error) {
+	m, s := g.mount, &g.spec
+	return read.NewSurvey(g.catalog, m.reads, read.Options{
+		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
+		PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
+		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Profile: m.profile, Meter: &m.meter, Note: m.changes.Note, Log: m.log,
+	})
 }
 
 // fetcher returns the fetcher. The first call starts it; if that fails, the next call tries again.

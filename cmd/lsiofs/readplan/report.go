@@ -224,18 +224,15 @@ func (s storagePlan) table(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes per read\n")
 	for _, p := range s.Plans {
-		name, about := p.Strategy, ""
+		name := p.Strategy
 		if p.InUse {
 			name += " (in use)"
-		}
-		if p.Estimated {
-			about = "about "
 		}
 		mean := int64(0)
 		if p.Reads > 0 {
 			mean = p.ReadBytes / int64(p.Reads)
 		}
-		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about(p.Estimated), terminal.Count(p.Reads), about(p.Estimated), terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
 	}
 	// Writing to memory does not fail.
 	_ = w.Flush()

@@ -18,6 +18,7 @@ type Service struct {
 	GetDollars  float64      `json:"get_dollars,omitempty"` // list price of a request; 0 if unknown
 	Requests    uint64       `json:"requests"`
 	Bytes       int64        `json:"bytes"`
+	Estimated   bool         `json:"estimated"` // Requests and Bytes
 	Dollars     float64      `json:"dollars,omitempty"`
 	MemoryBytes int64        `json:"memory_bytes"` // the value of --memory
 	NeedsMemory int64        `json:"needs_memory_bytes"`
@@ -35,6 +36,7 @@ type ChunkPlan struct {
 	Chunks      uint64  `json:"chunks"`
 	Requests    uint64  `json:"requests"`
 	Bytes       int64   `json:"bytes"`
+	Estimated   bool    `json:"estimated"` // Requests and Bytes
 	Dollars     float64 `json:"dollars,omitempty"`
 	Mixing      float64 `json:"mixing,omitempty"` // approximate χ²/df of batches of 256
 	NeedsMemory int64   `json:"needs_memory_bytes"`
@@ -68,14 +70,14 @@ func newService(f *pipeline.ServiceForecast, s spec.Spec) *Service {
 	var used pipeline.ChunkForecast
 	for _, c := range f.Chunks {
 		p.Chunks = append(p.Chunks, ChunkPlan{
-			ChunkBytes: c.ChunkBytes, InUse: c.InUse, Chunks: c.Chunks, Requests: c.Requests, Bytes: c.Bytes, Dollars: float64(c.Requests) * f.GetDollars,
+			ChunkBytes: c.ChunkBytes, InUse: c.InUse, Chunks: c.Chunks, Requests: c.Requests, Bytes: c.Bytes, Estimated: c.Estimated, Dollars: float64(c.Requests) * f.GetDollars,
 			Mixing: c.Mixing, NeedsMemory: c.MemoryBytes, NeedsDisk: c.DiskBytes,
 		})
 		if c.InUse {
 			used = c
 		}
 	}
-	p.Requests, p.Bytes, p.Dollars = used.Requests, used.Bytes, float64(used.Requests)*f.GetDollars
+	p.Requests, p.Bytes, p.Estimated, p.Dollars = used.Requests, used.Bytes, used.Estimated, float64(used.Requests)*f.GetDollars
 	p.NeedsMemory, p.NeedsDisk = used.MemoryBytes, used.DiskBytes
 	if s.Deal.Dealing == spec.DealInterleaved && s.Order.Shuffle != spec.ShuffleNone && f.Compressed == 0 {
 		p.share(used.Records, s.Order.Lanes, s.Order.Groups)
@@ -84,7 +86,7 @@ func newService(f *pipeline.ServiceForecast, s spec.Spec) *Service {
 		p.Notes = append(p.Notes, fmt.Sprintf("other values of --chunk-bytes give the same chunks as a listed one: chunks also end after --chunk-records (%s) or with the shard", terminal.Count(s.Order.ChunkRecords)))
 	}
 	if f.Compressed > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s, each counted as read once; without a disk cache, shards that are decoded again are requested again", terminal.Plural(uint64(f.Compressed), "compressed shard")))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s: those that are decoded again are requested again, and counted again", terminal.Plural(uint64(f.Compressed), "compressed shard")))
 	}
 	return p
 }
@@ -104,7 +106,7 @@ func (p *Service) share(records pipeline.ChunkRecords, lanes, groups uint64) {
 
 // write writes the plan for people.
 func (p *Service) write(b *strings.Builder) {
-	fmt.Fprintf(b, "\nan epoch of %s takes %s%s, %s", p.Name, terminal.Plural(p.Requests, "request"), p.price(p.Dollars), terminal.Bytes(p.Bytes))
+	fmt.Fprintf(b, "\nan epoch of %s takes %s%s%s, %s%s", p.Name, about(p.Estimated), terminal.Plural(p.Requests, "request"), p.price(p.Dollars), about(p.Estimated), terminal.Bytes(p.Bytes))
 	if p.GetDollars == 0 {
 		b.WriteString("; the price of its requests is not known")
 	}
@@ -129,6 +131,14 @@ func (p *Service) write(b *strings.Builder) {
 		b.WriteString("\n")
 		p.nodeTable(b)
 	}
+}
+
+// about returns what is written before a number that may be estimated.
+func about(estimated bool) string {
+	if estimated {
+		return "about "
+	}
+	return ""
 }
 
 func (p *Service) price(dollars float64) string {
@@ -160,7 +170,7 @@ func (p *Service) chunkTable(b *strings.Builder) {
 		if c.Mixing > 0 {
 			mixing = fmt.Sprintf("%.2f", c.Mixing)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s", name, terminal.Count(c.Requests), terminal.Bytes(c.Bytes/max(int64(c.Requests), 1)), mixing,
+		fmt.Fprintf(w, "  %s\t%s%s\t%s\t%s\t%s\t%s", name, about(c.Estimated), terminal.Count(c.Requests), terminal.Bytes(c.Bytes/max(int64(c.Requests), 1)), mixing,
 			terminal.Bytes(c.NeedsMemory), terminal.Bytes(c.NeedsDisk))
 		if p.GetDollars > 0 {
 			fmt.Fprintf(w, "\t%s", dollarText(c.Dollars))

@@ -41,7 +41,7 @@ func TestPlanShowsServiceCostOfEpoch(t *testing.T) {
 	require.InDelta(t, 0.178, p.Dollars, 0.001)
 
 	f.Name, f.GetDollars, f.Bounded, f.Compressed, f.Chunks = "https://host/train", 0, true, 7, f.Chunks[:1]
-	s.MemoryBytes = 4 << 30
+	f.Chunks[0].Estimated, s.MemoryBytes = true, 4<<30
 	p = show("service-web.txt")
 	require.Zero(t, p.Dollars)
 	require.Empty(t, p.Nodes, "shares are of chunks, not of whole shards")
