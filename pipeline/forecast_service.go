@@ -61,8 +61,9 @@ const (
 // nil if the dataset is in a file system. It reads no data.
 //
 // It goes through all records once, at about 50 ns each, and through 2²⁰ records of each order that
-// is compared, at about 100 ns each. A dry run of each takes at most some seconds (see
-// read.Survey). It ends early with ctx's error.
+// is compared, at about 100 ns each. Orders whose chunks may be read more than once are run dry: the
+// first records if each is read on its own, else up to some seconds of each (see read.Survey). It
+// ends early with ctx's error.
 func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error) {
 	if d.mount.service == nil {
 		return nil, nil
@@ -90,7 +91,7 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 		if shuffle := g.spec.Order.Shuffle; !inUse && (shuffle == spec.ShuffleFull || shuffle == spec.ShuffleNone) {
 			continue // other chunks give the same order
 		}
-		t, err := g.newTally(size)
+		t, err := g.newTally(size, f.Compressed > 0)
 		if err != nil {
 			if inUse {
 				return nil, err
@@ -133,17 +134,19 @@ type chunkTally struct {
 	order    spec.Order
 	survey   *read.Survey
 	choice   read.Choice
-	starts   []uint64
-	bytes    []int64 // total size of each chunk's records
-	at       int     // the chunk of the next record
+	// compressed is set if there are compressed shards.
+	compressed bool
+	starts     []uint64
+	bytes      []int64 // total size of each chunk's records
+	at         int     // the chunk of the next record
 
 	// The request being built.
 	shard      int
 	begin, end int64
 }
 
-func (g *generation) newTally(chunkBytes uint64) (t *chunkTally, err error) {
-	t = &chunkTally{starts: g.starts, order: g.spec.Order, survey: g.survey, shard: -1}
+func (g *generation) newTally(chunkBytes uint64, compressed bool) (t *chunkTally, err error) {
+	t = &chunkTally{starts: g.starts, order: g.spec.Order, survey: g.survey, compressed: compressed, shard: -1}
 	if chunkBytes != t.order.ChunkBytes {
 		t.order.ChunkBytes = chunkBytes
 		t.starts = g.chunkStarts(chunkBytes, t.order.ChunkRecords)
@@ -221,25 +224,36 @@ func (t *chunkTally) ask(g *generation) {
 
 func parts(n, most int64) int64 { return (n + most - 1) / most }
 
-// count replaces the tally's requests and bytes by those of a dry run of the whole epoch. The tally
-// is right, and a dry run is not, if chunks are fetched to a disk cache: that keeps each until its
-// last record, and a dry run counts the reads of the cache.
+// dryRecords is how many records of an order a dry run of a gatherer reads, at least: its requests
+// per record hardly change in an epoch.
+const dryRecords = 1 << 18
+
+// count replaces the tally's requests and bytes by those of a dry run. The tally is right if each
+// chunk is read once: if its records wait in memory, which is why shards are scanned, or in a disk
+// cache, whose reads a dry run would count.
 func (t *chunkTally) count(ctx context.Context, e *order.Epoch, g *generation) error {
-	if t.choice.Chunks {
+	f, o := &t.forecast, &t.order
+	gathers := t.choice.Strategy == spec.ReadGather
+	fits := t.choice.Strategy == spec.ReadScan && g.spec.Read == spec.ReadAuto && !t.compressed && o.Shuffle != spec.ShuffleNone
+	if t.choice.Chunks || fits {
 		return nil
 	}
-	v, err := order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: t.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	v, err := order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	if err != nil {
 		return err
 	}
 	seq := workerSequence{v, 0}
-	x, err := t.survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, seq.Len(), t.choice)
+	n := seq.Len()
+	if gathers {
+		n = min(n, max(dryRecords, 4*o.SizeRecords))
+	}
+	x, err := t.survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, n, t.choice)
 	if err != nil {
 		return err
 	}
-	f := &t.forecast
-	f.Requests, f.Bytes = x.Reads, x.ReadBytes
-	f.Estimated = x.CountedRecords > 0 || !x.Fits || g.mount.cache != nil && t.choice.Strategy == spec.ReadGather
+	all := float64(seq.Len()) / float64(max(n, 1))
+	f.Requests, f.Bytes = uint64(all*float64(x.Reads)), int64(all*float64(x.ReadBytes))
+	f.Estimated = n < seq.Len() || x.CountedRecords > 0 || !x.Fits || g.mount.cache != nil && gathers
 	return nil
 }
 

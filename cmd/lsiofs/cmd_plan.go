@@ -50,8 +50,9 @@ are no other readers. Reads ahead for later records are not included.
 For a bucket or a web server, it also shows what a whole epoch takes: requests and their
 list price (only known for Amazon S3), bytes, the memory or disk cache that the order
 needs, the same for other --chunk-bytes, and the share of the chunks that each of
-several nodes fetches. Requests come from dry runs, too, and include what the disk cache
-may have already; with a cache that is too small for the order they are an upper limit.
+several nodes fetches. If chunks may be read more than once, dry runs count requests here,
+too. They include what the disk cache may have already; with a cache that is too small for
+the order they are an upper limit.
 
 For crops of Zarr arrays, it shows instead how many of the arrays' chunks are decoded, in
 this order and in others, and the --memory from which on each is decoded about once.`,
