@@ -254,7 +254,6 @@ var ErrSilent = errors.New("it does not answer")
 const (
 	answerTime  = 12 * time.Second
 	stoppedTime = 2 * time.Second
-	answerLook  = 50 * time.Millisecond
 )
 
 // Answers waits until the file system that path is on responds, even with an error. If it does not,
@@ -267,29 +266,37 @@ func Answers(ctx context.Context, path string) error {
 // answers is Answers. From soon on it gives up if the server is seen to be stopped, and after bound
 // in any case.
 func answers(ctx context.Context, path string, soon, bound time.Duration) error {
+	return AwaitAnswer(ctx, path, soon, soon, func(path string, waited time.Duration) error {
+		if err := Silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
+			return err
+		}
+		return nil
+	})
+}
+
+// AwaitAnswer waits until the file system that path is on answers, or until ctx ends. After first,
+// and every again from then on, it calls silent with the absolute path and how long it has waited;
+// an error of silent ends the wait.
+func AwaitAnswer(ctx context.Context, path string, first, again time.Duration, silent func(path string, waited time.Duration) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	answered := filesystem.Answer(path)
 	begin := time.Now()
-	look := time.NewTicker(answerLook)
-	defer look.Stop()
+	next := time.NewTimer(first)
+	defer next.Stop()
 	for {
 		select {
 		case <-answered:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-look.C:
-		}
-		waited := time.Since(begin)
-		if waited < soon {
-			continue
-		}
-		look.Reset(max(soon, answerLook))
-		if err := Silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
-			return err
+		case <-next.C:
+			if err := silent(path, time.Since(begin)); err != nil {
+				return err
+			}
+			next.Reset(again)
 		}
 	}
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
-	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -154,41 +151,22 @@ func awaitPaths(c *cobra.Command, args []string, u *terminal.UI) error {
 		if strings.Contains(path, "://") {
 			continue
 		}
-		if err := awaitPath(c.Context(), path, u); err != nil {
+		err := fs.AwaitAnswer(c.Context(), path, awaitFirst, awaitAgain, func(path string, waited time.Duration) error {
+			u.Notef("waiting: %v", fs.Silence(path, waited.Round(time.Second)))
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// When awaitPath first reports what it is waiting for, and how often after that.
+// When awaitPaths first reports what it is waiting for, and how often after that.
 const (
 	awaitFirst = 3 * time.Second
 	awaitAgain = 30 * time.Second
 )
-
-// awaitPath waits until the file system that path is on answers, or until ctx ends.
-func awaitPath(ctx context.Context, path string, u *terminal.UI) error {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	answered := filesystem.Answer(path)
-	begin := time.Now()
-	next := time.NewTimer(awaitFirst)
-	defer next.Stop()
-	for {
-		select {
-		case <-answered:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-next.C:
-			u.Notef("waiting: %v", fs.Silence(path, time.Since(begin).Round(time.Second)))
-			next.Reset(awaitAgain)
-		}
-	}
-}
 
 // exactArgs is like cobra.ExactArgs, but returns a usage error that names the arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
