@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+	"weak"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
@@ -112,49 +113,79 @@ const (
 	leastLaidOut = 4
 )
 
-// laidOut holds the sets whose layouts are in memory, a bounded number. The least recently used
-// layout is dropped first.
+// laidOut counts the layouts in memory, a bounded number. The least recently used layout is dropped
+// first. It does not keep the sets: a set that nothing else uses is freed with its layout, because
+// together they take many times what a small layout does.
 type laidOut struct {
 	clock atomic.Uint64 // number of layouts added so far
 
 	mu    sync.Mutex
 	list  []laidOutSet
 	bytes int64
+	clean int // at this length of list, entries of sets that are gone are removed
 }
 
 type laidOutSet struct {
-	set    *Set
-	layout *pendingLayout
+	set    weak.Pointer[Set]
+	layout weak.Pointer[pendingLayout]
 	bytes  int64
 }
+
+// used returns when the layout was last used, 0 if its set is gone.
+func (x laidOutSet) used() uint64 {
+	if s := x.set.Value(); s != nil {
+		return s.used.Load()
+	}
+	return 0
+}
+
+// leastCleaned is the shortest list that is searched for sets that are gone.
+const leastCleaned = 64
 
 // add records that a set has its layout.
 func (l *laidOut) add(s *Set, p *pendingLayout) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.used.Store(l.clock.Add(1))
-	x := laidOutSet{s, p, p.layout.memoryBytes()}
+	x := laidOutSet{weak.Make(s), weak.Make(p), p.layout.memoryBytes()}
 	l.list = append(l.list, x)
 	l.bytes += x.bytes
+	if l.bytes > laidOutBytes || len(l.list) >= max(l.clean, leastCleaned) {
+		l.forgetUnused()
+	}
 	for l.bytes > laidOutBytes && len(l.list) > leastLaidOut {
 		oldest := 0
 		for i, o := range l.list {
-			if o.set.used.Load() < l.list[oldest].set.used.Load() {
+			if o.used() < l.list[oldest].used() {
 				oldest = i
 			}
 		}
 		o := l.list[oldest]
 		l.list = slices.Delete(l.list, oldest, oldest+1)
 		l.bytes -= o.bytes
-		o.set.drop(o.layout)
+		if set := o.set.Value(); set != nil {
+			set.drop(o.layout.Value())
+		}
 	}
+}
+
+// forgetUnused removes the entries of sets that are gone.
+func (l *laidOut) forgetUnused() {
+	l.list = slices.DeleteFunc(l.list, func(x laidOutSet) bool {
+		gone := x.set.Value() == nil
+		if gone {
+			l.bytes -= x.bytes
+		}
+		return gone
+	})
+	l.clean = 2 * len(l.list)
 }
 
 // drop forgets a layout. Callers that hold it keep using it.
 func (s *Set) drop(p *pendingLayout) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending == p {
+	if p != nil && s.pending == p {
 		s.pending = nil
 	}
 }

@@ -2,8 +2,10 @@ package stream
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -171,4 +173,36 @@ func TestLayoutsOfAllSetsShareABound(t *testing.T) {
 	size, err := sets[0].SizeBytes(context.Background(), 3, Data)
 	require.NoError(t, err)
 	require.Equal(t, want, size, "and what was dropped is computed again")
+}
+
+func TestUnusedSetsAreNotKept(t *testing.T) {
+	const n, all = 2000, 2000
+	m := manyRecords(n)
+	src := newSource(m, m.open)
+	defer src.Close()
+	deal := spec.Default().Deal
+	used := src.Set(viewOf(t, n, spec.ShuffleNone, deal), nil)
+	_, err := used.SizeBytes(t.Context(), 0, Data)
+	require.NoError(t, err)
+	var sets []weak.Pointer[Set]
+	for i := range all {
+		set := src.Set(viewOf(t, n, spec.ShuffleNone, deal), nil)
+		_, err := set.SizeBytes(t.Context(), 0, Data)
+		require.NoError(t, err)
+		src.work.Wait() // a layout is recorded after its callers got it
+		sets = append(sets, weak.Make(set))
+		if i%100 == 99 {
+			runtime.GC()
+		}
+	}
+	runtime.GC()
+	inMemory := 0
+	for _, s := range sets {
+		if s.Value() != nil {
+			inMemory++
+		}
+	}
+	require.LessOrEqual(t, inMemory, 2, "of %d sets that nothing uses", all)
+	require.LessOrEqual(t, len(src.laidOut.list), leastCleaned+200)
+	require.True(t, used.asked(), "a set that is used keeps its layout")
 }
