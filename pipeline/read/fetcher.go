@@ -97,9 +97,9 @@ func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
 // there is no error.
 func (f *Fetcher) startRoom(shelf *diskcache.Shelf) (err error) {
 	c := &f.o
-	if shelf != nil && c.Order.Shuffle == spec.ShuffleFull {
-		// A piece is loaded for one record at a time: let it have few others, and none of its part
-		// if that comes from the spool.
+	if shelf != nil && c.Survey.LoadsRecords(&c.Choice) {
+		// A piece, of the spool or of a shard that is not compressed, is loaded for one record at a
+		// time: let it have few others, and none of its part if that comes from the spool.
 		cutParts := true
 		for i := range f.o.Index.Shards() {
 			x := f.o.Index.Shard(i)

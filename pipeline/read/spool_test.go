@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -94,6 +95,36 @@ func TestSpoolYieldsSameBytes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Shards that are not compressed are read where they are, and each record about once.
+func TestOnlyCompressedShardsOfMixtureAreSpooled(t *testing.T) {
+	plain := readtest.Make(t, readtest.Shape{Shards: 8, Records: 400, MaxBytes: 4000})
+	d := readtest.Make(t, readtest.Shape{Codec: "gz", Shards: 8, Records: 400, MaxBytes: 4000})
+	compressed, rest := int64(0), int64(0) // the same records, decoded
+	for i := range d.Index.ShardTable {
+		if i%2 == 0 {
+			d.Index.ShardTable[i], d.Index.EntryTable[i] = plain.Index.ShardTable[i], plain.Index.EntryTable[i]
+			b, err := os.ReadFile(filepath.Join(plain.Dir, fmt.Sprintf("shard-%03d", i)))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(d.Dir, fmt.Sprintf("shard-%03d", i)), b, 0o644))
+			d.Index.ShardTable[i].Object = readtest.Listed(t, d.Dir, fmt.Sprintf("shard-%03d", i))
+			rest += d.Index.ShardTable[i].DecodedBytes
+		} else {
+			compressed += diskcache.RoomBytes(d.Index.ShardTable[i].DecodedBytes)
+		}
+	}
+	order := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 3, SizeRecords: 1500}
+	seq := readtest.ReservoirOrder(3, d.Index, 3, 1500)
+	c := spoolConfig(t, 1<<20, order)
+	c.Read = spec.ReadAuto
+	f := newSpoolingFetcher(t, d, c, readtest.OpenStorage(t, d.Dir))
+	require.Equal(t, "spool", f.Stats().Strategy)
+	readEpochs(t, d, f, seq, 1)
+	s := f.Stats()
+	require.EqualValues(t, 4, s.Spool.Decoded)
+	require.LessOrEqual(t, s.Spool.UsedBytes, compressed, "decoded bytes of compressed shards")
+	require.Less(t, int64(s.BytesRead), 5*(rest+compressed), "not whole chunks for single records")
 }
 
 func TestSpoolOfOverlappingRecordsYieldsSameBytes(t *testing.T) {

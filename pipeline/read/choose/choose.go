@@ -25,7 +25,8 @@ type Choice struct {
 	// Spooled are the shards that go through the spool, one bit per shard; nil for none.
 	Spooled []uint64
 
-	bytes int64 // of all shards, decoded
+	bytes      int64 // of all shards, decoded
+	compressed int64 // of the compressed shards that are wanted, decoded
 }
 
 // Spools reports whether a shard is spooled.
@@ -106,7 +107,7 @@ func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 			reason += fmt.Sprintf("; about --memory %s would be enough", strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", ""))
 		}
 	}
-	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
+	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all, compressed: c.decoded}, nil
 }
 
 // enough returns about the least memory with which no compressed shard is spooled, rounded up to

@@ -217,3 +217,30 @@ func (e *entering) mostAgain() float64 {
 func (e *entering) lostAgain(memberBytes, recordBytes float64) float64 {
 	return e.share * e.lost * (memberBytes/2 + max(e.pieceBytes, recordBytes)) / recordBytes
 }
+
+// LoadsRecords reports whether pieces of a spool are loaded for about one record at a time, and
+// should be small: in a full shuffle, and if much more waits in the shuffle, on average, than memory
+// holds. Shards that are not compressed count only by themselves: they are mostly mapped. Where
+// requests are to be saved, they keep their large pieces.
+func (v *Survey) LoadsRecords(c *Choice) bool {
+	s := Sizes{Settings: v.Settings, Limits: v.Limits, Held: v.Held}
+	h, o := &s.Held, s.Order
+	switch {
+	case o.Shuffle == spec.ShuffleFull:
+		return true
+	case o.Shuffle == spec.ShuffleNone, h.Records == 0, s.ByRequests() && h.Packed < h.Shards:
+		return false
+	}
+	places := float64(max(s.Places, 1))
+	records := float64(h.Records) / places
+	waits := min(float64(o.SizeRecords), records)
+	waits *= 1 - waits/(2*records) // the buffer drains at the end
+	bytes := float64(h.Bytes) * places * (waits/float64(h.Records) + float64(o.Lanes)/float64(h.Pieces))
+	bytes = (bytes + float64(s.waitingTables())) * float64(c.compressed) / float64(c.bytes)
+	return lostPart*bytes > float64(s.Limits.CacheBytes)
+}
+
+// lostPart is how much more memory it takes to keep what waits in a shuffle than that has bytes,
+// because segments also hold records that have been delivered. TestSpoolHasSmallPiecesIfMuchWaits
+// has the measured cases.
+const lostPart = 1.5
