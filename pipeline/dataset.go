@@ -518,7 +518,7 @@ func (d *Dataset) holdEpoch(ctx context.Context, epoch uint64) (g *generation, r
 func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	m := g.mount
 	caps := m.files.Caps()
-	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Auditor: caps.Verifier, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
+	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Verifier: caps.Verifier, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
 	if caps.Uncached == nil {
 		return verify.Shards(ctx, c)
 	}

@@ -51,7 +51,7 @@ func (w *worker) work() error {
 		}
 		w.claims = false
 		number := w.claimed
-		if a := w.run.config.Auditor; a != nil {
+		if a := w.run.config.Verifier; a != nil {
 			w.run.results[number] = w.audit(a, number)
 		} else {
 			w.run.results[number] = w.shard(number)

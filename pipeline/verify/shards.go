@@ -19,9 +19,9 @@ type Config struct {
 	Catalog *catalog.Catalog
 	// Storage is the storage of the catalog's root.
 	Storage storage.Storage
-	// Auditor checks shards that are computed from files, instead of reading them; nil if shards
+	// Verifier checks shards that are computed from files, instead of reading them; nil if shards
 	// are files.
-	Auditor storage.Verifier
+	Verifier storage.Verifier
 	// Profile describes which reads the storage is fast at.
 	Profile storage.Profile
 	// MemoryBytes bounds the memory of reads and decoders, apart from one of each; it is at least
@@ -178,8 +178,8 @@ func (r *run) progress() func() catalog.Progress {
 	p := catalog.Progress{ShardsTotal: len(r.queue)}
 	for _, i := range r.queue {
 		o := r.config.Catalog.Shard(i).Object
-		if r.config.Auditor != nil {
-			p.BytesTotal += r.config.Auditor.AuditBytes(o)
+		if r.config.Verifier != nil {
+			p.BytesTotal += r.config.Verifier.AuditBytes(o)
 		} else {
 			p.BytesTotal += o.SizeBytes
 		}
