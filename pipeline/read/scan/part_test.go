@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/readtest"
 )
 
@@ -24,4 +25,20 @@ func TestPartLeavesNoWaitingRequests(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestRecordOutsidePartIsAnError(t *testing.T) {
+	d := readtest.Make(t, readtest.Shape{Shards: 2, Records: 50, MaxBytes: 100})
+	part := make(readtest.Some, d.Index.Records())
+	for i := range part {
+		part[i] = i%2 == 0 // each piece has records of the part, and others
+	}
+	sc := newScanner(t, configFor(t, d, settings{memory: 64 << 20, part: part}, readtest.OpenStorage(t, d.Dir)))
+	r := sc.Open(readtest.InOrder(d.Index))
+	defer r.Close()
+	var l budget.Records
+	require.NoError(t, r.Read(t.Context(), 0, 1, &l))
+	l.Release()
+	require.ErrorIs(t, r.Read(t.Context(), 1, 1, &l), errNotInPart)
+	require.Zero(t, l.Pinned())
 }

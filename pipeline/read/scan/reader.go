@@ -269,7 +269,7 @@ func (sc *Scanner) recordError(record uint64, err error) error {
 
 // demand waits for the piece whose record i is record k of the sequence, and pins it. A load that
 // was begun before the phase had readers may lack the record: then demand starts another one, which
-// has it.
+// has it. A record that is not in the phase is an error: no load would have it.
 func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *budget.Records) (e *entry, waited bool, err error) {
 	for {
 		e, once, err := r.demandOnce(ctx, k, piece, i, l)
@@ -278,6 +278,9 @@ func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *budget.R
 			return e, waited, err
 		}
 		e.mem.Pins.Unpin()
+		if !r.phase.Part.Has(r.sc.pieces.Starts[piece] + uint64(i)) {
+			return nil, waited, errNotInPart
+		}
 	}
 }
 

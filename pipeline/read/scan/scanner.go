@@ -309,4 +309,6 @@ var (
 	errCalledOff = errors.New("the piece is not wanted any more")
 	// errReaderClosed is returned for reads of a closed reader of a sample.
 	errReaderClosed = errors.New("the reader is closed, and no other one reads this epoch")
+	// errNotInPart is returned for a record that the reader's part does not have.
+	errNotInPart = errors.New("internal error: the order has a record that is not in its part")
 )
