@@ -38,8 +38,8 @@ type Storage struct {
 	// unwritten is how many bytes have arrived and wait for the disk.
 	unwritten atomic.Int64
 
-	hurried sync.Mutex
-	urgent  []*flight // that readers began to wait for before they were due
+	promoting sync.Mutex
+	urgent    []*flight // that readers began to wait for before they were due
 
 	mu       sync.Mutex
 	quiet    sync.Cond // signals that underWay is 0
@@ -104,8 +104,8 @@ func Open(config Config) (*Storage, error) {
 		dir:     dir,
 		scratch: newBuffers(scratchBytes),
 		buffers: newBuffers(config.BufferBytes),
-		readers: newCrew(max(leastReaders, runtime.GOMAXPROCS(0))),
-		writers: newCrew(numWriters),
+		readers: newWorkers(max(leastReaders, runtime.GOMAXPROCS(0))),
+		writers: newWorkers(numWriters),
 		streams: map[*stream]struct{}{},
 		objects: map[storage.Object]*object{},
 		mine:    map[key]struct{}{},

@@ -44,7 +44,7 @@ func NewDryShelf(dir string, boundBytes int64, c ShelfConfig) *Shelf {
 }
 
 func newDry(a *dryArena, mostTableBytes int64) *Shelf {
-	return &Shelf{arena: a, mostTables: mostTableBytes, checkers: newCrew(runtime.GOMAXPROCS(0)), dry: true}
+	return &Shelf{arena: a, mostTables: mostTableBytes, checkers: newWorkers(runtime.GOMAXPROCS(0)), dry: true}
 }
 
 // Has reports whether a dry shelf has all of a shard.

@@ -31,12 +31,12 @@ type flight struct {
 	awaited, demanded, begun time.Time
 
 	// Guarded by object.mu.
-	subs    []sub
-	copying int    // subs that copy out of buf
-	arrived bool   // buf is full
-	doomed  bool   // nothing wants it any more, and the storage below has been told
-	gone    bool   // removed from the object's list
-	done    []span // ranges of its pages that were passed before they were written
+	subs      []sub
+	copying   int    // subs that copy out of buf
+	arrived   bool   // buf is full
+	cancelled bool   // nothing wants it any more, and the storage below has been told
+	gone      bool   // removed from the object's list
+	done      []span // ranges of its pages that were passed before they were written
 }
 
 // sub is a part of an op that a flight fetches.
@@ -75,7 +75,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	}
 	fresh := x.bringChunks(planned)
 	of := len(fresh)
-	var hurried []*flight
+	var promoted []*flight
 	for _, r := range gone {
 		s.missed(r.pages())
 		for at := r.begin; at < r.end; {
@@ -84,7 +84,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				x.left.Add(1)
 				f.join(sub{x, part})
 				if (f.fill || f.wants != nil) && !f.arrived {
-					hurried = append(hurried, f)
+					promoted = append(promoted, f)
 				}
 				at = part.end
 				continue
@@ -102,12 +102,12 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	}
 	for _, f := range fresh[:of] {
 		if len(f.subs) > 0 {
-			hurried = append(hurried, f) // however late the chunk is due
+			promoted = append(promoted, f) // however late the chunk is due
 		}
 	}
 	x.left.Add(int32(len(direct)))
 	o.mu.Unlock()
-	s.hurry(hurried)
+	s.promote(promoted)
 	for _, f := range fresh {
 		f.launch()
 	}
@@ -129,7 +129,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 // flightAt returns the flight that fetches a page, if it can be joined. o.mu is held.
 func (o *object) flightAt(page int64) *flight {
 	for _, f := range o.flights {
-		if f.pages.begin <= page && page < f.pages.end && !f.doomed {
+		if f.pages.begin <= page && page < f.pages.end && !f.cancelled {
 			return f
 		}
 	}
@@ -140,7 +140,7 @@ func (o *object) flightAt(page int64) *flight {
 func (o *object) nextFlight(page int64) int64 {
 	next := o.pages
 	for _, f := range o.flights {
-		if f.pages.begin > page && !f.doomed {
+		if f.pages.begin > page && !f.cancelled {
 			next = min(next, f.pages.begin)
 		}
 	}
@@ -219,7 +219,7 @@ func (f *flight) wanted() bool {
 			return true // it has landed
 		}
 		subs := f.subs[asked:]
-		f.doomed = len(subs) == 0
+		f.cancelled = len(subs) == 0
 		f.object.mu.Unlock()
 		if len(subs) == 0 {
 			return false

@@ -293,14 +293,14 @@ func (x *op) bringChunks(chunks []chunk) (fresh []*flight) {
 // numbered from 1.
 const ownReader = math.MaxUint64
 
-// hurry moves flights that a reader waits for before everything that was only announced, and before
-// the rest of the fill.
-func (s *Storage) hurry(flights []*flight) {
+// promote moves flights that a reader waits for before everything that was only announced, and
+// before the rest of the fill.
+func (s *Storage) promote(flights []*flight) {
 	if s.caps.Hints == nil || len(flights) == 0 {
 		return
 	}
-	s.hurried.Lock()
-	defer s.hurried.Unlock()
+	s.promoting.Lock()
+	defer s.promoting.Unlock()
 	s.urgent = slices.DeleteFunc(append(s.urgent, flights...), (*flight).isBack)
 	blocks := make([]storage.Block, len(s.urgent))
 	for i, f := range s.urgent {
@@ -316,10 +316,10 @@ func (f *flight) isBack() bool {
 	return f.arrived || f.gone
 }
 
-// calm ends a flight that may have been hurried.
+// calm ends a flight that may have been promoted.
 func (s *Storage) calm(f *flight) {
-	s.hurried.Lock()
-	defer s.hurried.Unlock()
+	s.promoting.Lock()
+	defer s.promoting.Unlock()
 	if i := slices.Index(s.urgent, f); i >= 0 {
 		s.urgent = slices.Delete(s.urgent, i, i+1)
 	}

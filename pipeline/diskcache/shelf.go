@@ -101,7 +101,7 @@ func NewSpool(dir string, capacityBytes, mostTableBytes int64, engine uring.Engi
 func newShelf(a arena, mostTableBytes int64, engine uring.Engine) *Shelf {
 	return &Shelf{
 		arena: a, engine: engine, mostTables: mostTableBytes,
-		scratch: newBuffers(shelfScratchBytes), checkers: newCrew(runtime.GOMAXPROCS(0)),
+		scratch: newBuffers(shelfScratchBytes), checkers: newWorkers(runtime.GOMAXPROCS(0)),
 	}
 }
 

@@ -18,7 +18,7 @@ type workers struct {
 	members sync.WaitGroup
 }
 
-func newCrew(members int) *workers {
+func newWorkers(members int) *workers {
 	c := &workers{}
 	c.work.L = &c.mu
 	for range members {
