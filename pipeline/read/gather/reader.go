@@ -219,7 +219,7 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 			if b.ready(i) {
 				return nil
 			}
-			r.hurry(k)
+			r.promote(k)
 			left = g.o.ReadTimeout - time.Since(began)
 			if left <= 0 {
 				err := r.recordError(k, options.ErrTimeout)
@@ -231,14 +231,14 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 	}
 }
 
-// hurry tells the storage that a reader waits for record k.
-func (r *Reader) hurry(k uint64) {
+// promote tells the storage that a reader waits for record k.
+func (r *Reader) promote(k uint64) {
 	if r.walker == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.walker.Hurry(k)
+	r.walker.Promote(k)
 }
 
 // Object names the shard of a record of the sequence.

@@ -324,9 +324,9 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *budg
 	return e, true, err
 }
 
-// hurryAfter is how long a reader waits before it tells the storage so: some reads complete sooner,
+// promoteAfter is how long a reader waits before it tells the storage: some reads complete sooner,
 // and telling takes up to 0.2 ms.
-const hurryAfter = 10 * time.Millisecond
+const promoteAfter = 10 * time.Millisecond
 
 // wait waits for the load of record k. The caller is already counted among its waiters.
 func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
@@ -338,9 +338,9 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 	defer timeout.Stop()
 	var slow <-chan time.Time
 	if sc.plan != nil {
-		hurry := time.NewTimer(hurryAfter)
-		defer hurry.Stop()
-		slow = hurry.C
+		promote := time.NewTimer(promoteAfter)
+		defer promote.Stop()
+		slow = promote.C
 	}
 	for dry := sc.o.Dry; dry != nil && !ld.isDone() && dry.Complete(); {
 	}
@@ -353,7 +353,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 			return nil, ctx.Err()
 		case <-slow:
 			r.mu.Lock()
-			r.ahead.Walker().Hurry(k)
+			r.ahead.Walker().Promote(k)
 			r.mu.Unlock()
 		case <-timeout.C:
 			left := int64(sc.o.ReadTimeout) - (sc.now() - max(ld.started, ld.Progress()))

@@ -16,7 +16,7 @@
 //	        is before each; again when a quarter of it has been read
 //
 // What has not been planned is not read ahead: a service treats such reads as urgent. When a reader
-// has waited for long, its plan is sent again (Hurry). When it jumps or closes, its plan is
+// has waited for long, its plan is sent again (Promote). When it jumps or closes, its plan is
 // withdrawn. A chunk is reported as passed when its first record has been delivered, because the
 // chunk is in memory then; if records are read from a disk cache (Plan.Keeps), when its last record
 // has. Readers that share an epoch count the records of a chunk together. A Lookahead holds at most

@@ -189,9 +189,9 @@ func (w *Lookahead) Announce() {
 	}
 }
 
-// Hurry sends the plan again from record k on, for a reader that has waited for it for a while: it
+// Promote sends the plan again from record k on, for a reader that has waited for it for long: it
 // is due now. Exact plans have no due times, so it does nothing for them.
-func (w *Lookahead) Hurry(k uint64) {
+func (w *Lookahead) Promote(k uint64) {
 	if w == nil || w.plan.Exact || !w.told || k < w.at || k > w.to {
 		return
 	}

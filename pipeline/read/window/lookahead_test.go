@@ -157,7 +157,7 @@ func TestDueBytesAreStreamBytesBeforeChunk(t *testing.T) {
 	// Record 8 is the first of a chunk that has not been read.
 	require.EqualValues(t, 4*toldRecordBytes, wants[1].DueBytes)
 	require.EqualValues(t, 12*toldRecordBytes, wants[2].DueBytes)
-	w.Hurry(8)
+	w.Promote(8)
 	require.Zero(t, rec.wants[w.id][0].DueBytes, "it is waited for")
 	require.EqualValues(t, 8*toldRecordBytes, rec.wants[w.id][0].OffsetBytes)
 	w.Close()
