@@ -99,6 +99,16 @@ def shows_games(path, raw):
     return False
 
 
+def refuse_twice(root, paths):
+    """Refuses two names of one file."""
+    seen = {}
+    for path in paths:
+        found = os.stat(os.path.join(root, path))
+        first = seen.setdefault((found.st_dev, found.st_ino), path)
+        if first != path:
+            raise Refused("one file under two names: %s and %s" % (first, path))
+
+
 # What the records are
 
 
@@ -113,6 +123,7 @@ def load(dataset, options):
         return "npy", at_least_one(load_together(dataset, options["array"]))
     root, paths = find_files(dataset)
     fmt, paths = choose(root, paths, options.get("format", "auto"))
+    refuse_twice(root, paths)
     shards, versions = [], set()
     for path in paths:
         with open(os.path.join(root, path), "rb") as f:
