@@ -88,6 +88,9 @@ func (m *mount) newCache(below storage.Storage, identify func(storage.Object) (d
 	if c.ReserveBytes < 0 {
 		config.ReserveBytes = diskcache.Reserve(place.TotalBytes)
 	}
+	if why := diskcache.DownToReserve(place.FreeBytes, config.ReserveBytes, 0); why != "" {
+		m.log.Warn("nothing more is kept in the disk cache: "+why, "dir", dir)
+	}
 	config.BufferBytes = min(max(m.spec.MemoryBytes/cacheMemoryPart, leastCacheBuffer), mostCacheBuffer)
 	config.GapBytes = m.profile.GapBytes
 	cache, err = diskcache.Open(config)

@@ -186,6 +186,20 @@ func (s *Storage) PauseFill(pause bool) {
 // ErrNotFilled means that not all of what was to be filled is in the cache.
 var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it more room with --cache-size, or see the log")
 
+// reserveError is ErrNotFilled if the reason is that the file system is down to its reserve.
+type reserveError struct{ why string }
+
+func (e *reserveError) Error() string        { return "not all of the dataset is in the cache: " + e.why }
+func (e *reserveError) Is(target error) bool { return target == ErrNotFilled }
+
+// notFilled returns ErrNotFilled, with the reason if that is the file system's reserve.
+func (s *Storage) notFilled() error {
+	if why := s.room.lacks(fillPartBytes); why != "" {
+		return &reserveError{why}
+	}
+	return ErrNotFilled
+}
+
 // Warm waits for the end of the fill, and starts one that waits for a read. It fails with
 // ErrNotFilled if not everything could be fetched, and with the context's error.
 func (s *Storage) Warm(ctx context.Context) error {
@@ -207,7 +221,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 		a.mu.Unlock()
 		switch {
 		case skipped:
-			return ErrNotFilled
+			return s.notFilled()
 		case s.holds(ranges):
 			return nil
 		}
@@ -225,7 +239,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 		}
 		s.fillRanges(ranges, false, false)
 	}
-	return ErrNotFilled
+	return s.notFilled()
 }
 
 // warmRounds is how often Warm fills what is missing at the end of a fill while nothing else is in

@@ -182,6 +182,15 @@ func (r *room) leaves(n int64) bool {
 	return r.free-n >= r.reserve
 }
 
+// lacks returns DownToReserve for n bytes, as the file system is now.
+func (r *room) lacks(n int64) string {
+	s, err := r.space()
+	if err != nil {
+		return ""
+	}
+	return DownToReserve(s.free, r.reserve, n)
+}
+
 // put ends a reservation of n bytes, of which kept were written.
 func (r *room) put(p place, n, kept int64) {
 	if p == nowhere {

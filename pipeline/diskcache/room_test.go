@@ -302,6 +302,10 @@ func TestReserveIsLeftFree(t *testing.T) {
 	w.read(s, "0", 0, mib)
 	require.NotZero(t, w.read(s, "0", 0, mib))
 	require.Zero(t, s.Stats().Written)
+	s.Fill([]storage.Object{w.objects["0"]})
+	err := s.Warm(t.Context())
+	require.ErrorIs(t, err, ErrNotFilled)
+	require.Regexp(t, `the file system has [0-9.]+ .?i?B free, and the cache leaves 1\.0 EiB free: free some, or set --cache-reserve$`, err.Error())
 }
 
 // Bytes that are about to be written count: the reserve is left after they are written.

@@ -113,6 +113,16 @@ func (s Size) Bound(p Place) int64 {
 // GiB.
 func Reserve(totalBytes int64) int64 { return min(totalBytes/10, 20<<30) }
 
+// DownToReserve returns, in words, that a file system with freeBytes has not n bytes more than the
+// reserveBytes that a cache leaves free, and so the cache keeps nothing; "" if it has.
+func DownToReserve(freeBytes, reserveBytes, n int64) string {
+	if freeBytes-n >= reserveBytes {
+		return ""
+	}
+	return fmt.Sprintf("the file system has %s free, and the cache leaves %s free: free some, or set --cache-reserve",
+		humanize.IBytes(uint64(max(freeBytes, 0))), humanize.IBytes(uint64(reserveBytes)))
+}
+
 // Survey describes the place where a cache is or is going to be: all of a Place except what it is
 // for. It creates nothing. A directory that Open would refuse is an error.
 func Survey(dir string) (Place, error) {

@@ -27,8 +27,10 @@ type room struct {
 	dir       string
 	asked     bool // the user named it
 	freeBytes int64
-	place     filesystem.Place
-	err       error
+	// reserveBytes of the file system stay free, unless --cache-reserve is set.
+	reserveBytes int64
+	place        filesystem.Place
+	err          error
 
 	refused error // why a mount would not use the directory
 	exists  bool
@@ -72,7 +74,7 @@ func lookAtCache(ctx context.Context, dir, dataset string) room {
 	}
 	var fs unix.Statfs_t
 	if r.err = unix.Statfs(at, &fs); r.err == nil {
-		r.freeBytes = int64(fs.Bavail) * fs.Bsize
+		r.freeBytes, r.reserveBytes = int64(fs.Bavail)*fs.Bsize, diskcache.Reserve(int64(fs.Blocks)*fs.Bsize)
 		r.place, r.err = filesystem.Look(at)
 	}
 	if r.err != nil {
@@ -150,6 +152,7 @@ func checkRoom(r room) Finding {
 		}
 		return found
 	}
+	down := diskcache.DownToReserve(r.freeBytes, r.reserveBytes, 0)
 	found.Detail = fmt.Sprintf("%s free at %s (%s)%s", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem, r.contents())
 	switch {
 	case r.place.Kind == storage.KindNetwork:
@@ -158,6 +161,8 @@ func checkRoom(r room) Finding {
 		found.Level, found.Do = levelWarn, "put it on a disk (--cache-dir): this directory is in memory"
 	case r.kept.damaged > 0:
 		found.Level, found.Do = levelWarn, "lsiofs cache verify --repair drops the damaged pages; they are fetched again when read"
+	case down != "":
+		found.Level, found.Do = levelWarn, "nothing more is kept: "+down
 	case r.freeBytes < littleRoom:
 		found.Level, found.Do = levelWarn, "free space, or put it on a larger disk (--cache-dir)"
 	}

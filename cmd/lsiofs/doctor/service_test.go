@@ -104,6 +104,7 @@ func TestDoctorChecksServices(t *testing.T) {
 		{"a clock minutes off", func(f *facts, _ *room) { f.Skew = -2 * time.Minute }, "clock", levelWarn, "2m0s ahead of the service's"},
 		{"a clock an hour off", func(f *facts, _ *room) { f.Skew = time.Hour }, "clock", levelFail, "refuses signatures"},
 		{"a web server has no signatures", func(f *facts, _ *room) { f.Skew, f.Bucket = time.Hour, false }, "clock", levelWarn, "timedatectl"},
+		{"the reserve", func(_ *facts, r *room) { r.freeBytes, r.reserveBytes = 18<<30+1<<28, 20<<30 }, "disk cache", levelWarn, "the file system has 18 GiB free, and the cache leaves 20 GiB free: free some, or set --cache-reserve"},
 		{"no room", func(_ *facts, r *room) { r.freeBytes = 1 << 30 }, "disk cache", levelWarn, "free space"},
 		{"a cache on a network", func(_ *facts, r *room) { r.place.Kind = storage.KindNetwork }, "disk cache", levelWarn, "local disk"},
 		{"a cache in memory", func(_ *facts, r *room) { r.place.Kind = storage.KindMemory }, "disk cache", levelWarn, "this directory is in memory"},
