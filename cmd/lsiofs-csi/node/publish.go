@@ -39,7 +39,7 @@ func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 		err = makeDirectories(v.Directories, n.c.Policy)
 	}
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, v.Veil(err.Error()))
+		return nil, status.Error(codes.InvalidArgument, v.Redact(err.Error()))
 	}
 	unlock, err := n.begin(ctx, target)
 	if err != nil {
@@ -260,7 +260,7 @@ const (
 // asStatus converts an error to a CSI status without secrets.
 func asStatus(v volume.Volume, err error) error {
 	if s, is := status.FromError(err); is {
-		return status.Error(s.Code(), v.Veil(s.Message()))
+		return status.Error(s.Code(), v.Redact(s.Message()))
 	}
 	code := codes.Internal
 	if f, is := errors.AsType[*server.Failure](err); is {
@@ -275,7 +275,7 @@ func asStatus(v volume.Volume, err error) error {
 	} else if errors.Is(err, context.Canceled) {
 		code = codes.Canceled
 	}
-	return status.Error(code, v.Veil(err.Error()))
+	return status.Error(code, v.Redact(err.Error()))
 }
 
 // takeOver finds the servers that are alive, ends what is left of others, forgets volumes of pods

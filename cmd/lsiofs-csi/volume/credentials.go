@@ -41,11 +41,11 @@ func (q *parser) credentials(secrets map[string]string) {
 	}
 }
 
-// minSecretBytes is the length below which Veil does not treat a value as a secret.
+// minSecretBytes is the length below which Redact does not treat a value as a secret.
 const minSecretBytes = 4
 
-// Veil removes the values of credentials from a text.
-func (v Volume) Veil(text string) string {
+// Redact removes the values of credentials from a text.
+func (v Volume) Redact(text string) string {
 	for _, variable := range v.Environment {
 		name, value, _ := strings.Cut(variable, "=")
 		if !secretKeys[name] {

@@ -128,10 +128,10 @@ func TestVolumesShareServerOnlyWithSameSettingsAndCredentials(t *testing.T) {
 func TestAVeilTakesSecretsOutAndLeavesTheRest(t *testing.T) {
 	v, err := Parse(map[string]string{"dataset": "s3://b/x"}, map[string]string{"AWS_ACCESS_KEY_ID": "AKIDX", "AWS_SECRET_ACCESS_KEY": "s3cr3t", "AWS_REGION": "eu-1"}, Policy{})
 	require.NoError(t, err)
-	require.Equal(t, "key (AWS_ACCESS_KEY_ID) of eu-1, (AWS_SECRET_ACCESS_KEY)", v.Veil("key AKIDX of eu-1, s3cr3t"))
+	require.Equal(t, "key (AWS_ACCESS_KEY_ID) of eu-1, (AWS_SECRET_ACCESS_KEY)", v.Redact("key AKIDX of eu-1, s3cr3t"))
 	v, err = Parse(map[string]string{"dataset": "https://hub/x.tar"}, map[string]string{"LSIOFS_HTTP_TOKEN": "hub hf_1\nlab PRIVATE-TOKEN: glpat\n"}, Policy{})
 	require.NoError(t, err)
-	require.Equal(t, "hub: (LSIOFS_HTTP_TOKEN), lab: (LSIOFS_HTTP_TOKEN)", v.Veil("hub: hf_1, lab: glpat"))
+	require.Equal(t, "hub: (LSIOFS_HTTP_TOKEN), lab: (LSIOFS_HTTP_TOKEN)", v.Redact("hub: hf_1, lab: glpat"))
 	b, err := json.Marshal(v.Args)
 	require.NoError(t, err)
 	require.NotContains(t, string(b), "s3cr3t")

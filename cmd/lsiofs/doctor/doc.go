@@ -2,8 +2,8 @@
 // and writes a report that users can paste into issues.
 //
 //	machine ──looked at once──► plain data ──► checks ──► findings
-//	                                      └──► veil ──► report
+//	                                      └──► redactor ──► report
 //
-// The checks are pure functions of the data. The veil lets only text into the report that is known
+// The checks are pure functions of the data. The redactor lets only text pass that is known
 // to reveal nothing: words of lsiofs itself (words.txt), counts, kinds of storage.
 package doctor

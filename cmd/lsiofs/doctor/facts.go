@@ -33,7 +33,7 @@ type machineFacts struct {
 	Limits map[string]string `json:"cgroup_limits"`
 }
 
-func thisMachinesFacts(v *veil) machineFacts {
+func thisMachinesFacts(v *redactor) machineFacts {
 	f := machineFacts{Distribution: "unknown", Root: os.Geteuid() == 0, Processors: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Limits: cgroup.Own().Limits()}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -91,9 +91,9 @@ func fieldOf(file, prefix string) (string, bool) {
 	return "", false
 }
 
-// veiled returns a copy of the machine without private data, so that what examine reports about it
+// redacted returns a copy of the machine without private data, so that what examine reports of it
 // may be published.
-func (m machine) veiled(v *veil) machine {
+func (m machine) redacted(v *redactor) machine {
 	m.release = v.hide(m.release)
 	m.fuse, m.ring, m.fuseRings = v.fault(m.fuse), v.fault(m.ring), v.fault(m.fuseRings)
 	m.indexDir, m.indexDirErr = v.standIn("INDEX-DIR", m.indexDir), v.fault(m.indexDirErr)
@@ -116,7 +116,7 @@ func (m machine) veiled(v *veil) machine {
 
 // place returns a storage without its identity. It replaces the device's name unless it is that of
 // a kernel device: a network file system's contains a host and a path.
-func (v *veil) place(p filesystem.Place) filesystem.Place {
+func (v *redactor) place(p filesystem.Place) filesystem.Place {
 	p.Identity = ""
 	if p.Device != "" && !kernelDevice.MatchString(p.Device) {
 		p.Device = v.standIn("DEVICE", p.Device)
@@ -124,9 +124,9 @@ func (v *veil) place(p filesystem.Place) filesystem.Place {
 	return p
 }
 
-// fault returns an error whose text has passed through the veil. errors.Is still matches the
+// fault returns an error whose text has passed through the redactor. errors.Is still matches the
 // original.
-func (v *veil) fault(err error) error {
+func (v *redactor) fault(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -135,13 +135,13 @@ func (v *veil) fault(err error) error {
 	if errors.As(err, &path) {
 		text = path.Op + " " + told + ": " + v.text(path.Err.Error())
 	}
-	return &veiledError{text, err}
+	return &redactedError{text, err}
 }
 
-type veiledError struct {
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (e *veiledError) Error() string { return e.text }
-func (e *veiledError) Unwrap() error { return e.err }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }

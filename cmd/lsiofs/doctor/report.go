@@ -22,7 +22,7 @@ import (
 )
 
 // Report is what doctor --report gathers. Every string in it is lsiofs's own, a kind of hardware or
-// system, or has passed through a veil. Private, at the top, explains that.
+// system, or has passed through a redactor. Private, at the top, explains that.
 type Report struct {
 	Private  [][2]string    `json:"private"`
 	Build    build.Info     `json:"build"`
@@ -64,7 +64,7 @@ const reportPatience = 10 * time.Second
 // Failures are listed as problems, because a report is most needed when something does not work.
 func gatherReport(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) Report {
 	subject := o.Subject
-	v := newVeil()
+	v := newRedactor()
 	r := Report{Build: program, Problems: []string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		r.Build.Dependencies = build.Dependencies(info)
@@ -90,7 +90,7 @@ func gatherReport(ctx context.Context, o Options, program build.Info, u *termina
 	}
 	m := thisMachine(o.IndexDir)
 	r.Machine = thisMachinesFacts(v)
-	r.Checks = examine(m.veiled(v))
+	r.Checks = examine(m.redacted(v))
 	r.Private = v.told(r)
 	return r
 }
@@ -111,8 +111,8 @@ func isMount(path string) bool {
 	return is(absolute, err) || is(filepath.EvalSymlinks(absolute))
 }
 
-// mountFacts returns a mount's own documents, veiled.
-func mountFacts(mnt string, v *veil) (map[string]any, error) {
+// mountFacts returns a mount's own documents, redacted.
+func mountFacts(mnt string, v *redactor) (map[string]any, error) {
 	facts := map[string]any{}
 	for _, name := range []string{"status.json", "dataset.json"} {
 		type answer struct {
@@ -142,7 +142,7 @@ func mountFacts(mnt string, v *veil) (map[string]any, error) {
 }
 
 // gatherDataset opens a dataset with default settings, as inspect does.
-func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Options, v *veil) (*datasetFacts, error) {
+func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Options, v *redactor) (*datasetFacts, error) {
 	s := spec.Default()
 	s.Dataset, s.IndexDir = o.Subject, o.IndexDir
 	s.OnCorrupt = spec.CorruptSkip // so that damage is counted
@@ -154,7 +154,7 @@ func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Opti
 	return facts, opening.Close(d, err, log)
 }
 
-func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, error) {
+func factsOf(ctx context.Context, d *pipeline.Dataset, v *redactor) (*datasetFacts, error) {
 	i, err := inspect.Dataset(ctx, d)
 	if err != nil {
 		return nil, err

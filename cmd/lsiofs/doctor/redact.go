@@ -20,11 +20,11 @@ import (
 //go:embed words.txt
 var reportWords string
 
-// veil removes private parts from texts. It does not search for private data, which can't be
+// redactor removes private parts from texts. It does not search for private data, which can't be
 // recognized, but passes only what is known to be harmless: words of lsiofs's own messages, numbers
 // that are positions in a file or epoch, types of file systems. Paths are replaced by stand-ins,
-// the same one for the same path. One report has one veil, which is not safe for concurrent use.
-type veil struct {
+// the same one for the same path. A report has one redactor, which is not safe for concurrent use.
+type redactor struct {
 	words   map[string]bool
 	secrets []string // names removed from all other texts that are shown
 	kinds   map[string]int
@@ -32,8 +32,8 @@ type veil struct {
 	cut     int               // number of texts that something was removed from
 }
 
-func newVeil() *veil {
-	v := &veil{words: map[string]bool{}, kinds: map[string]int{}, stand: map[string]string{}}
+func newRedactor() *redactor {
+	v := &redactor{words: map[string]bool{}, kinds: map[string]int{}, stand: map[string]string{}}
 	for word := range strings.FieldsSeq(reportWords) {
 		v.words[word] = true
 	}
@@ -54,7 +54,7 @@ func newVeil() *veil {
 }
 
 // standIn returns a path's name in the report: MNT, MNT-2, …
-func (v *veil) standIn(kind, path string) string {
+func (v *redactor) standIn(kind, path string) string {
 	if path == "" {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (v *veil) standIn(kind, path string) string {
 }
 
 // hide removes the names of this machine and its user from other texts.
-func (v *veil) hide(s string) string {
+func (v *redactor) hide(s string) string {
 	for _, secret := range v.secrets {
 		s = strings.ReplaceAll(s, secret, "…")
 	}
@@ -99,7 +99,7 @@ var (
 
 // text passes words of lsiofs's own messages and numbers that are positions. It replaces everything
 // between them by one "…".
-func (v *veil) text(s string) string {
+func (v *redactor) text(s string) string {
 	var out []string
 	last, open := "", false
 	tokens := strings.Fields(s)
@@ -134,7 +134,7 @@ func (v *veil) text(s string) string {
 }
 
 // key passes a field's name if it consists of known words joined by "_".
-func (v *veil) key(s string) string {
+func (v *redactor) key(s string) string {
 	for word := range strings.SplitSeq(s, "_") {
 		if !v.words[word] {
 			return v.text(s)
@@ -145,13 +145,13 @@ func (v *veil) key(s string) string {
 
 // tree returns a JSON document without private data. Numbers and booleans are shown; strings depend
 // on their key.
-func (v *veil) tree(key string, x any) any {
+func (v *redactor) tree(key string, x any) any {
 	switch x := x.(type) {
 	case map[string]any:
 		m := map[string]any{}
 		for _, k := range slices.Sorted(maps.Keys(x)) { // in order, because stand-ins are numbered
 			name := v.key(k)
-			for n := 2; m[name] != nil; n++ { // the veil may give two keys the same name
+			for n := 2; m[name] != nil; n++ { // the redactor may give two keys the same name
 				name = fmt.Sprintf("%s %d", v.key(k), n)
 			}
 			m[name] = v.tree(k, x[k])
@@ -176,7 +176,7 @@ var (
 	part    = regexp.MustCompile(`^[0-9.]{4,32}$`)
 )
 
-func (v *veil) field(key, s string) string {
+func (v *redactor) field(key, s string) string {
 	_, noTime := time.Parse(time.RFC3339Nano, s)
 	switch {
 	case key == "mount_point":
@@ -196,7 +196,7 @@ func (v *veil) field(key, s string) string {
 }
 
 // told lists the kinds of private data, whether each is in the report, and what replaces it.
-func (v *veil) told(r Report) [][2]string {
+func (v *redactor) told(r Report) [][2]string {
 	var names []string
 	for _, kind := range slices.Sorted(maps.Keys(v.kinds)) {
 		name := kind

@@ -27,14 +27,14 @@ func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
 		"readers wait for the disk 71 % of the time: 1.9 GiB/s, Zqx 9 8 %": "readers wait for the disk 71 % of the time: 1.9 GiB/s, … 8 %",
 		"permission denied": "permission denied",
 	} {
-		v := newVeil()
+		v := newRedactor()
 		require.Equal(t, want, v.text(in))
 		require.Equal(t, strings.Contains(want, told), v.cut == 1)
 	}
 }
 
 func TestAVeilOfAMachine(t *testing.T) {
-	v := newVeil()
+	v := newRedactor()
 	v.secrets = append(v.secrets, planted)
 	m := goodMachine()
 	m.release = "6.18.1-" + planted
@@ -47,7 +47,7 @@ func TestAVeilOfAMachine(t *testing.T) {
 		{Stored: filesystem.StoredProfile{Place: filesystem.Place{Kind: storage.KindNetwork, Device: planted + ":/export", FileSystem: "nfs4", Identity: planted}, Profile: storage.DefaultProfile(storage.KindNetwork)}},
 		{File: "/home/" + planted + "/storage.json", Problem: errors.New(planted)},
 	}
-	found := fmt.Sprintf("%+v", examine(m.veiled(v)))
+	found := fmt.Sprintf("%+v", examine(m.redacted(v)))
 	require.NotContains(t, found, planted)
 	for _, want := range []string{"6.18.1-…", "/dev/fuse does not exist", "mkdir …: permission denied", "umount --lazy MNT", "MNT-2 answers", "DEVICE (nfs4)", "rm PROFILE"} {
 		require.Contains(t, found, want)
