@@ -95,7 +95,9 @@
 //	                                    (read/gather/batch.go), package mapped its regions, crops
 //	                                    its chunks (blockcache). read/budget counts them
 //	what is dropped when memory is full read/scan/cache.go: the oldest segment of which most records
-//	                                    have gone out; the others are copied if they are few.
+//	                                    have gone out; the others are copied if they are few. Before
+//	                                    more is lost: decoders that are cheap to open again
+//	                                    (decode.CloseCheap).
 //	                                    read/gather/batch.go: batches of the reader that has been
 //	                                    idle longest. blockcache: chunks of Zarr arrays that are
 //	                                    wanted last

@@ -53,8 +53,10 @@
 // A decoder starts at an entry: the first byte of a member, or a point inside one. A load is assigned
 // to the decoder that will reach its piece first, or to a new one. A decoder without loads pauses and
 // later resumes from there. When there are too many decoders or they hold too much memory, the one
-// that has been paused the longest is closed. A running decoder holds a core for one turn, and
-// releases it while it waits for storage or memory.
+// that has been paused the longest is closed. Before the owner drops pieces that are still needed, it
+// closes paused decoders that hold more bytes than would be decoded to open others in their place
+// (CloseCheap). A running decoder holds a core for one turn, and releases it while it waits for storage
+// or memory.
 //
 // The memory that a decoder needs is known once it has read the header of a member. It then waits
 // until there is room. One decoder may always exceed the limit, so that at least one makes

@@ -35,6 +35,27 @@ func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	require.Equal(t, map[int]int{39: 1, 12: 1, 25: 1}, o.came)
 }
 
+// A paused decoder is closed for others' sake only if it holds more than would be decoded to open
+// another one in its place.
+func TestCheapDecodersAreClosed(t *testing.T) {
+	o, set := newOwner(t, long)
+	d := set.Assign(o.load(0), budget.Demand)
+	set.goroutines.Wait()
+	hold := func(bytes int64) {
+		set.mu.Lock()
+		defer set.mu.Unlock()
+		set.hold(d, bytes)
+	}
+	cost := openCostBytes + set.places.StartBytes(1)
+	hold(cost)
+	require.False(t, set.CloseCheap())
+	require.Equal(t, 1, set.Stats().Open)
+	hold(cost + 1)
+	require.True(t, set.CloseCheap())
+	require.Zero(t, set.Stats().Open)
+	require.False(t, set.CloseCheap())
+}
+
 // While one decoder is at the beginning of a shard, and a core is free, another one takes what lies
 // behind a point.
 func TestShardIsDecodedOnSeveralCores(t *testing.T) {

@@ -205,6 +205,31 @@ func (s *Set) closeOldest() bool {
 	return true
 }
 
+// CloseCheap closes a paused decoder that is not worth its memory, and reports whether there was
+// one: it holds more bytes than would be decoded to open another one in its place, so keeping
+// pieces in that memory saves more. The one for which the difference is greatest is closed.
+func (s *Set) CloseCheap() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var best *Decoder
+	most := int64(0)
+	for d := range s.all {
+		if d.running {
+			continue
+		}
+		next := s.places.StartBytes(d.piece)
+		gain := d.held - openCostBytes - (next - s.o.Index.Entry(d.shard, next).DecodedBytes)
+		if gain > most || gain == most && best != nil && d.used < best.used {
+			best, most = d, gain
+		}
+	}
+	if best == nil {
+		return false
+	}
+	s.remove(best)
+	return true
+}
+
 // remove removes a decoder and frees its memory. It is called with mu held.
 func (s *Set) remove(d *Decoder) {
 	list := slices.DeleteFunc(s.byShard[d.shard], func(x *Decoder) bool { return x == d })

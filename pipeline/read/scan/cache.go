@@ -16,9 +16,12 @@ type cache struct {
 	memory
 	budget *budget.Budget
 	ask    func() bool // Options.Ask
-	cur    *segment
-	segs   []*segment // oldest first
-	tables int64      // bytes of entries
+	// closeDecoder closes a paused decoder that is not worth its memory, and reports whether there
+	// was one.
+	closeDecoder func() bool
+	cur          *segment
+	segs         []*segment // oldest first
+	tables       int64      // bytes of entries
 	// mostTables is Limits.TableBytes.
 	mostTables int64
 	slots      *slots
@@ -138,12 +141,16 @@ func (c *cache) hold(tables int64) {
 	c.keep()
 }
 
-// evict frees one segment, and reports whether it found one. It prefers the oldest of which most
-// was delivered, then one that is worth copying, and at last the oldest, so that a reader that has
-// stopped can't keep memory.
+// evict frees one segment, or closes a decoder, and reports whether it found one. It prefers the
+// oldest segment of which most was delivered, then one that is worth copying, then a paused decoder
+// that is not worth its memory, and at last the oldest segment, so that a reader that has stopped
+// can't keep memory.
 func (c *cache) evict(u budget.Urgency) bool {
 	for _, share := range [...]int64{0, 50, 80, 100} {
-		if u == budget.Opportunistic && share == 100 {
+		if share == 100 && c.closeDecoder() {
+			return true
+		}
+		if share == 100 && u == budget.Opportunistic {
 			return false
 		}
 		for _, s := range c.segs {

@@ -15,7 +15,7 @@ import (
 const testSegment = 64 << 10
 
 func newTestCache(t *testing.T, bytes int64) *cache {
-	c := &cache{memory: newMemory(testSegment, nil, false), budget: budget.New(bytes), ask: func() bool { return false }, mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
+	c := &cache{memory: newMemory(testSegment, nil, false), budget: budget.New(bytes), ask: func() bool { return false }, closeDecoder: func() bool { return false }, mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
 	t.Cleanup(func() {
 		require.NoError(t, c.close())
 		require.Zero(t, c.mapped())

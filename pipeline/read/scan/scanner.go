@@ -88,6 +88,7 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 	if shelf != nil {
 		sc.spool = decode.NewSpool(o, sc.places, sc.decoders.Through, sc.budget, sc.now, shelf, owner{sc})
 	}
+	sc.cache.closeDecoder = sc.decoders.CloseCheap
 	sc.checks.init()
 	if o.Verifier != nil {
 		for range runtime.GOMAXPROCS(0) {
