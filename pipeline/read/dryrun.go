@@ -61,8 +61,8 @@ const lendRecords = 256
 // DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
 // what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
 // with the same memory, over a storage that answers at once without data, and with decoders that
-// only advance, and have done all that they were asked for before the next call of Read. So it
-// counts what would really happen.
+// only advance, and only while the reader waits, as if it took no time between its calls. So it
+// counts what would really happen. Without a spool it is the same each time.
 //
 // It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and
@@ -148,9 +148,6 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		w.lent(numbers[:m])
 		k += uint64(m)
 		loan.Release()
-		if d.scanner != nil && d.o.Choice.Spooled == nil {
-			d.scanner.Settle()
-		}
 		if m == 0 {
 			break // the sequence is shorter than its Len
 		}

@@ -117,9 +117,9 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 				dry, real := dryAndReal(t, d, seq, cfg)
 				within := c.within
 				if c.read == spec.ReadScan && c.shape.Codec != "" && c.within > 0 {
-					// When decoders run decides what is decoded again: in 20 runs, forecasts were up to
-					// 19 % off in reservoir order; in 8 runs, up to 15 % in full order.
-					within = map[spec.Shuffle]float64{spec.ShuffleNone: c.within, spec.ShuffleReservoir: 0.3, spec.ShuffleFull: 0.25}[shuffle]
+					// When real decoders run decides what is decoded again: with 5 orders, forecasts were up
+					// to 12 % off in reservoir order, and up to 9 % in full order.
+					within = map[spec.Shuffle]float64{spec.ShuffleNone: c.within, spec.ShuffleReservoir: 0.3, spec.ShuffleFull: 0.2}[shuffle]
 				}
 				requireWithin(t, within, dry, real)
 				if c.within == 0 {

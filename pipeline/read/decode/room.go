@@ -59,9 +59,11 @@ func (s *Set) makeRoom(d *Decoder) {
 		changed := s.changed
 		s.mu.Unlock()
 		s.GiveCore()
-		select {
-		case <-changed:
-		case <-time.After(min(time.Second, s.o.ReadTimeout/4)):
+		if !s.Step() {
+			select {
+			case <-changed:
+			case <-time.After(min(time.Second, s.o.ReadTimeout/4)):
+			}
 		}
 		s.TakeCore()
 		s.mu.Lock()
@@ -87,6 +89,9 @@ func (s *Set) most() int64 {
 
 // othersWork reports whether another decoder is making progress and so will free memory.
 func (s *Set) othersWork(d *Decoder) bool {
+	if s.steps {
+		return len(s.ready) > 0
+	}
 	for o := range s.all {
 		if o != d && o.running && !o.waits && o.raw.got.Load() > s.now()-stalledNanos {
 			return true
@@ -111,6 +116,10 @@ func (s *Set) leave(bytes int64) {
 func (s *Set) discard(bytes int64) {
 	s.garbage += bytes
 	if s.garbage < maxGarbageBytes || s.collecting || s.closed {
+		return
+	}
+	if s.o.Dry != nil {
+		s.garbage = 0
 		return
 	}
 	s.collecting = true

@@ -70,6 +70,17 @@ func (s *Set) TakeBack(l *Load) bool {
 	return true
 }
 
+// start makes a decoder that has loads run: on a goroutine, or in Step. It is called with mu held.
+func (s *Set) start(d *Decoder) {
+	if s.steps {
+		d.turn = d.pos
+		s.ready = append(s.ready, d)
+		return
+	}
+	s.goroutines.Add(1)
+	go s.run(d)
+}
+
 // run decodes the decoder's loads, one after the other, until there are no more.
 func (s *Set) run(d *Decoder) {
 	defer s.goroutines.Done()
@@ -79,43 +90,89 @@ func (s *Set) run(d *Decoder) {
 	s.TakeCore()
 	defer s.GiveCore()
 	d.turn = d.pos
-	for {
-		l, to, more := s.next(d)
-		if !more {
-			return
+	for s.advance(d) {
+		if d.turnEnds() {
+			s.GiveCore()
+			s.TakeCore()
+			d.turn = d.pos
 		}
-		s.complain(d)
-		err := d.open()
-		if err == nil && l != nil {
-			err = d.bring(l)
-		} else if err == nil {
-			err = d.skip(to)
-		}
-		if err != nil {
-			s.fail(d, l, err)
-			return
-		}
-		if l != nil {
-			s.mu.Lock()
-			s.hold(d, d.memory())
-			s.mu.Unlock()
-			s.owner.Came(l)
-		}
-		s.yield(d)
 	}
 }
 
-// yield releases the core to others between two pieces, after a turn of twice the bytes that the
-// decoder holds, because its window has to be loaded into the core's cache again in every turn.
-// With turns of one piece each, seven decoders with windows of 8 MiB took twice the time.
-func (s *Set) yield(d *Decoder) {
-	if d.pos-d.turn < min(2*d.memory(), maxTurnBytes) {
-		return
+// Step makes a decoder of a dry run open, or advance by a piece, as if it and others had a core each
+// for their turns, and reports whether there was one that had something to do. In other runs, and
+// if there is a spool, decoders have goroutines, and it returns false.
+func (s *Set) Step() bool {
+	s.mu.Lock()
+	if len(s.ready) == 0 {
+		s.mu.Unlock()
+		return false
 	}
-	s.GiveCore()
+	d := s.ready[0]
+	s.ready = s.ready[1:]
+	s.mu.Unlock()
 	s.TakeCore()
-	d.turn = d.pos
+	opens, step := d.dec == nil, s.advance
+	if opens {
+		step = s.prepare // it would wait for storage, and leave its core to the next one
+	}
+	more := step(d)
+	s.GiveCore()
+	if !more {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := min(cap(s.cores)-1, len(s.ready)) // those that have the other cores
+	if opens || d.turnEnds() {
+		after, d.turn = len(s.ready), d.pos
+	}
+	s.ready = slices.Insert(s.ready, after, d)
+	return true
 }
+
+// prepare opens a decoder of a dry run, and returns false if it fails.
+func (s *Set) prepare(d *Decoder) bool {
+	if err := d.open(); err != nil {
+		s.fail(d, nil, err)
+		return false
+	}
+	s.makeRoom(d)
+	return true
+}
+
+// advance decodes the decoder's next load, or skips towards it. It returns false once the decoder
+// has paused or failed.
+func (s *Set) advance(d *Decoder) bool {
+	l, to, more := s.next(d)
+	if !more {
+		return false
+	}
+	s.complain(d)
+	err := d.open()
+	if err == nil && l != nil {
+		err = d.bring(l)
+	} else if err == nil {
+		err = d.skip(to)
+	}
+	if err != nil {
+		s.fail(d, l, err)
+		return false
+	}
+	if l != nil {
+		s.mu.Lock()
+		s.hold(d, d.memory())
+		s.mu.Unlock()
+		s.owner.Came(l)
+	}
+	return true
+}
+
+// turnEnds reports whether the decoder has to release its core to others: between two pieces, after
+// a turn of twice the bytes that it holds, because its window has to be loaded into the core's cache
+// again in every turn. With turns of one piece each, seven decoders with windows of 8 MiB took twice
+// the time.
+func (d *Decoder) turnEnds() bool { return d.pos-d.turn >= min(2*d.memory(), maxTurnBytes) }
 
 // next decides what the decoder does next: decode the load l, whose memory is then allocated, or
 // skip unneeded bytes up to the offset to. If more is false, the decoder has paused or the set is

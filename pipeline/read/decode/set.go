@@ -27,11 +27,14 @@ type Set struct {
 	limit   atomic.Int64  // memory of all decoders together
 	// goroutines counts running decoders, their reads, and collections of their memory.
 	goroutines sync.WaitGroup
+	// steps means that decoders run only in Step.
+	steps bool
 
 	mu      sync.Mutex
 	closed  bool
 	all     map[*Decoder]struct{}
 	byShard map[int][]*Decoder // all except those of Through
+	ready   []*Decoder         // in a dry run: those that Step runs, the next one first
 	held    int64              // bytes of memory
 	garbage int64              // bytes of closed decoders that are left to the collector
 	spare   int64              // bytes of closed decoders that are kept for the next ones
@@ -59,6 +62,7 @@ func NewSet(o *options.Options, places *chunkmap.Map, b *budget.Budget, now func
 		all: map[*Decoder]struct{}{}, byShard: map[int][]*Decoder{}, passed: map[int]int64{}, changed: make(chan struct{}),
 	}
 	s.limit.Store(o.Survey.Limits.DecoderBytes)
+	s.steps = o.Dry != nil && o.Choice.Spooled == nil
 	return s
 }
 
@@ -127,8 +131,7 @@ func (s *Set) assign(l *Load, u budget.Urgency) *Decoder {
 	if !best.running {
 		best.running = true
 		best.clock.Store(s.now())
-		s.goroutines.Add(1)
-		go s.run(best)
+		s.start(best)
 	}
 	return best
 }
@@ -278,10 +281,6 @@ const (
 	slowBytes  = 1 << 20
 )
 
-// Settle waits until no decoder runs. Meanwhile no load may be assigned, and no Through be in
-// progress.
-func (s *Set) Settle() { s.goroutines.Wait() }
-
 // Stop makes decoders end: their loads fail with ErrClosed. Decoders that wait for memory continue.
 func (s *Set) Stop() {
 	s.mu.Lock()
@@ -293,6 +292,8 @@ func (s *Set) Stop() {
 // Close waits for decoders to end after Stop, and for their reads, and closes those that are paused.
 // No Through may be in progress.
 func (s *Set) Close() {
+	for s.Step() {
+	}
 	s.goroutines.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -153,6 +153,7 @@ func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
 	if s.MemberBytes > 0 {
 		shard.EntryPoints = 1
 	}
+	shard.DecoderBytes = decoderBytes(t, shard.Codec, w.raw.Bytes())
 	name := fmt.Sprintf("shard-%03d", i)
 	path := filepath.Join(d.Dir, name)
 	require.NoError(t, os.WriteFile(path, w.raw.Bytes(), 0o644))
@@ -161,6 +162,30 @@ func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
 	x.EntryTable = append(x.EntryTable, w.entries)
 	if s.PointBytes > 0 {
 		x.addPoints(t, s.PointBytes, w.raw.Bytes())
+	}
+}
+
+// decoderBytes returns how much memory a decoder of a shard takes, as the index has it; 0 without a
+// codec.
+func decoderBytes(t testing.TB, codec format.Codec, raw []byte) (most int64) {
+	if codec == nil {
+		return 0
+	}
+	dec, err := codec.NewDecoder(bytes.NewReader(raw), 0)
+	require.NoError(t, err)
+	defer dec.Close()
+	for {
+		if _, err := dec.Next(); err == io.EOF {
+			return most
+		}
+		require.NoError(t, err)
+		if m, ok := dec.(format.Measured); ok {
+			most = max(most, m.MemberBytes())
+		} else {
+			most = max(most, dec.MemoryBytes())
+		}
+		_, err := io.Copy(io.Discard, decoderReader{dec})
+		require.NoError(t, err)
 	}
 }
 

@@ -342,7 +342,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 		defer promote.Stop()
 		slow = promote.C
 	}
-	for dry := sc.o.Dry; dry != nil && !ld.isDone() && dry.Complete(); {
+	for dry := sc.o.Dry; dry != nil && !ld.isDone() && (dry.Complete() || sc.decoders.Step()); {
 	}
 	for {
 		select {

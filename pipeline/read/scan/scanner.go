@@ -135,10 +135,6 @@ func (sc *Scanner) TableBytes() int64 {
 // Cores returns how many decoders decode at the same time.
 func (sc *Scanner) Cores() int { return sc.decoders.Cores() }
 
-// Settle waits until decoders have nothing more to do. No reader may be in use meanwhile, and no
-// shard be spooled.
-func (sc *Scanner) Settle() { sc.decoders.Settle() }
-
 // now returns nanoseconds since the scanner started.
 func (sc *Scanner) now() int64 { return int64(time.Since(sc.started)) }
 
