@@ -327,14 +327,14 @@ type Stats struct {
 	Bytes      int64   `json:"bytes"`            // on the disk, all objects of all processes, as far as is known
 	Bound      int64   `json:"bound"`            // the most that they may take
 	ShareBytes int64   `json:"share_bytes"`      // the part for what passes through, of this mount
-	Hits       uint64  `json:"hits"`             // pages that were read from the cache
+	Hits       uint64  `json:"hits"`             // pages that were read from the cache, or mapped
 	Misses     uint64  `json:"misses"`           // pages that were wanted and missing
 	BadPages   uint64  `json:"bad_pages"`        // the part of these that did not match their sums
 	Written    uint64  `json:"written"`          // pages
 	Unwritten  int64   `json:"unwritten_bytes"`  // have arrived and wait for the disk
 	Reads      uint64  `json:"reads"`            // by the storage below
 	Fill       float64 `json:"fill"`             // fraction of what is to be filled
-	Sealed     int     `json:"sealed_objects"`   // complete, checked, and read like local files
+	Sealed     int     `json:"sealed_objects"`   // complete, and read like local files
 }
 
 // Stats returns a snapshot.

@@ -45,9 +45,10 @@
 // # Why it can be trusted
 //
 // A page is written before its sum. Nothing is flushed. Every page that is read is checked, in
-// memory that nothing else writes to. If it was torn by a crash, lost by a disk, punched out by
-// another process, or belongs to another object or place, its sum does not match, and it is
-// missing: it is counted (Stats.BadPages), its sum is cleared, and it is read below.
+// memory that nothing else writes to; those of a sealed object are checked once (see below). If a
+// page was torn by a crash, lost by a disk, punched out by another process, or belongs to another
+// object or place, its sum does not match, and it is missing: it is counted (Stats.BadPages), its
+// sum is cleared, and it is read below.
 //
 // Any number of processes may share a directory. They need no locks for data, because a name stands
 // for the same bytes in all of them: two processes that write a page write the same. Locks (flock)
@@ -110,9 +111,9 @@
 //
 // # Sealed objects
 //
-// An object that is complete in the cache and in the page cache is read and mapped like a local
-// file, through package local: it is flushed, all its pages are checked once, and its file's
-// version is the same before and after that. Local compares the version after each read and each
-// copy, so a page that any process writes or drops afterwards ends the seal: what was copied is
-// discarded and read again like anything else (sealed.go).
+// An object that is complete in the cache is sealed when it is read: it is flushed, and its file's
+// version is noted. From then on what the page cache holds of it is read and mapped like a local
+// file, through package local; each page is checked once, before it is first used. Local compares
+// the version after each read and each copy, so a page that any process writes or drops ends the
+// seal: what was copied is discarded and read again like anything else (sealed.go).
 package diskcache

@@ -67,6 +67,18 @@ func (s *Storage) hold(listed storage.Object) *object {
 	return o
 }
 
+// holdOpen is hold for an object whose files are open; otherwise it returns nil. It does not wait.
+func (s *Storage) holdOpen(listed storage.Object) *object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.objects[listed]
+	if o == nil || o.files.Load() == nil {
+		return nil
+	}
+	s.use(o)
+	return o
+}
+
 // use counts one more user. s.mu is held.
 func (s *Storage) use(o *object) {
 	o.uses++

@@ -18,6 +18,7 @@ type op struct {
 	s       *Storage
 	read    *storage.Read
 	object  *object
+	sealed  *seal // of the object, if the page cache held all pages before anything was read
 	pages   run
 	planned bool          // the sums have been read: plan is next
 	sums    []byte        // of pages
@@ -41,7 +42,7 @@ func (s *Storage) newOp(r *storage.Read) *op {
 		x = &op{s: s}
 		x.request.Done = x.sumsRead
 	}
-	x.read, x.object, x.planned, x.looks, x.err, x.unwanted = r, nil, false, 0, nil, false
+	x.read, x.object, x.sealed, x.planned, x.looks, x.err, x.unwanted = r, nil, nil, false, 0, nil, false
 	return x
 }
 
@@ -70,7 +71,15 @@ func (x *op) begin() {
 		x.pass()
 		return
 	}
+	if s.seals.take(x.object, r) {
+		o := x.object
+		x.read, x.object = nil, nil
+		s.ops.Put(x)
+		s.release(o)
+		return
+	}
 	x.pages = runOf(r.OffsetBytes, size)
+	x.sealed = s.seals.held(x.object, x.pages)
 	x.readSums()
 }
 
@@ -199,7 +208,7 @@ func (x *op) finish(err error) {
 		}
 		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
 	}
-	x.read, x.object, x.request.File, x.request.Buf = nil, nil, nil, nil
+	x.read, x.object, x.sealed, x.request.File, x.request.Buf = nil, nil, nil, nil, nil
 	s.ops.Put(x)
 	if o != nil {
 		s.release(o)
@@ -318,6 +327,9 @@ func (p *piece) check() {
 			continue
 		}
 		good++
+		if x.sealed != nil {
+			x.sealed.add(i)
+		}
 		if p.scratch {
 			x.copyIn(run{i, i + 1}, content)
 		}

@@ -14,21 +14,23 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
-// seals has the objects that are complete in the cache and in memory: they are read and mapped like
-// files of a disk, without looking at sums.
+// seals has the objects that are complete in the cache: what the page cache holds of them is read
+// and mapped like files of a disk, and each page is compared with its sum once, before its first
+// use.
 //
-//	an object of which nothing was missing ─► flushed, its version noted, every page checked,
-//	                                         its version compared ─► sealed
+//	an object of which nothing was missing ─► flushed, its version noted ─► sealed
+//	a range that is read or mapped ─► all its pages checked since then ─► read like a file's
+//	                               └─ not all, but in the page cache: checked now ─┘
 //
 // Package local compares a file's version after each read, and after each copy from a mapping.
 // Whatever changes a page, such as another process that drops it, changes the version: the seal
 // ends, and this read and those that follow are made like any other. What was flushed before it was
 // checked comes from the disk as it was written, like a file of a local dataset.
 //
-// One goroutine checks objects one after the other, and only those that the page cache holds: it
-// reads from no disk.
+// One goroutine seals objects one after the other.
 type seals struct {
 	s     *Storage
 	files *local.Storage // nil: the directory's files can't be read that way
@@ -36,6 +38,11 @@ type seals struct {
 	stop  chan struct{}
 	done  sync.WaitGroup
 	reads sync.Pool // of *sealedRead
+	looks sync.Pool // of *look
+
+	mu       sync.Mutex
+	flushing bool                                    // the object that is being sealed takes long
+	waiting  map[storage.Object][]func(sealed *seal) // for objects in the queue
 
 	by sync.Map // of storage.Object, as listed: *sealState
 }
@@ -43,12 +50,51 @@ type seals struct {
 // sealState is the state of the seal of an object.
 type sealState struct {
 	queued atomic.Bool
-	again  atomic.Int64                   // when sealing may be tried again, in unix nanoseconds
-	file   atomic.Pointer[storage.Object] // of files; nil: not sealed
+	again  atomic.Int64         // when sealing may be tried again, in unix nanoseconds
+	now    atomic.Pointer[seal] // nil: not sealed
+}
+
+// seal is the seal of an object. Its pages that were checked are right as long as the file is the
+// same version.
+type seal struct {
+	file    storage.Object  // of seals.files, with the version
+	checked []atomic.Uint64 // a bit for each page
+	left    atomic.Int64    // pages that were not checked
+}
+
+func newSeal(file storage.Object, pages int64) *seal {
+	x := &seal{file: file, checked: make([]atomic.Uint64, (pages+63)/64)}
+	x.left.Store(pages)
+	return x
+}
+
+// has reports whether a page was checked.
+func (x *seal) has(page int64) bool { return x.checked[page/64].Load()&(1<<(page%64)) != 0 }
+
+// add notes that a page was checked: it was read after the version was noted.
+func (x *seal) add(page int64) {
+	bit := uint64(1) << (page % 64)
+	if x.checked[page/64].Or(bit)&bit == 0 {
+		x.left.Add(-1)
+	}
+}
+
+// rest returns the range of pages of r without those at its ends that were checked.
+func (x *seal) rest(r run) run {
+	if x.left.Load() == 0 {
+		return run{r.end, r.end}
+	}
+	for r.begin < r.end && x.has(r.begin) {
+		r.begin++
+	}
+	for r.end > r.begin && x.has(r.end-1) {
+		r.end--
+	}
+	return r
 }
 
 const (
-	// sealQueue is how many objects may wait to be checked; more are noticed later.
+	// sealQueue is how many objects may wait to be sealed; more are noticed later.
 	sealQueue = 1024
 	// sealAgain is how long an object that could not be sealed, or whose seal has ended, is not
 	// tried again.
@@ -56,12 +102,12 @@ const (
 )
 
 var (
-	errNotSealed = errors.New("not all of the object is here, checked and in memory")
+	errNotSealed = errors.New("not all of the object is here")
 	errClosed    = fmt.Errorf("the cache is closed: %w", fs.ErrClosed)
 )
 
 func newSeals(s *Storage) *seals {
-	x := &seals{s: s, queue: make(chan storage.Object, sealQueue), stop: make(chan struct{})}
+	x := &seals{s: s, queue: make(chan storage.Object, sealQueue), stop: make(chan struct{}), waiting: map[storage.Object][]func(*seal){}}
 	if s.dir.remote || s.config.noSeals {
 		return x
 	}
@@ -94,7 +140,15 @@ func (x *seals) run() {
 			if err := x.seal(listed, state); err != nil {
 				x.put(state)
 			}
+			x.mu.Lock()
+			waiting := x.waiting[listed]
+			delete(x.waiting, listed)
 			state.queued.Store(false)
+			x.mu.Unlock()
+			sealed := state.now.Load()
+			for _, tell := range waiting {
+				tell(sealed)
+			}
 		}
 	}
 }
@@ -109,16 +163,20 @@ func (x *seals) state(listed storage.Object) *sealState {
 
 // put ends a seal, or an attempt, for some time.
 func (x *seals) put(state *sealState) {
-	state.again.Store(x.s.config.Clock.Now().Add(sealAgain).UnixNano())
-	state.file.Store(nil)
+	x.later(state)
+	state.now.Store(nil)
 }
 
-// broken ends the seal of an object for some time, if the seal is still the one of this file: it
-// may be sealed anew by now.
-func (x *seals) broken(listed, file storage.Object) {
+func (x *seals) later(state *sealState) {
+	state.again.Store(x.s.config.Clock.Now().Add(sealAgain).UnixNano())
+}
+
+// broken ends the seal of an object for some time, if it is still this one: it may be sealed anew
+// by now.
+func (x *seals) broken(listed storage.Object, sealed *seal) {
 	state := x.state(listed)
-	if p := state.file.Load(); p != nil && *p == file {
-		x.put(state)
+	if state.now.CompareAndSwap(sealed, nil) {
+		x.later(state)
 	}
 }
 
@@ -127,18 +185,66 @@ func (x *seals) whole(listed storage.Object) {
 	if x.files == nil || x.s.health.off.Load() {
 		return
 	}
-	state := x.state(listed)
-	if state.file.Load() != nil || state.queued.Load() || state.again.Load() > x.s.config.Clock.Now().UnixNano() || !state.queued.CompareAndSwap(false, true) {
-		return
-	}
-	select {
-	case x.queue <- listed:
-	default:
-		state.queued.Store(false)
+	if state := x.state(listed); x.due(state) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ask(listed, state)
 	}
 }
 
-// seal checks an object, on the goroutine for that. The error is the reason why it can't be sealed
+// due reports whether an object should be queued.
+func (x *seals) due(state *sealState) bool {
+	return state.now.Load() == nil && !state.queued.Load() && state.again.Load() <= x.s.config.Clock.Now().UnixNano()
+}
+
+// ask queues an object, and reports whether it is queued. x.mu is held.
+func (x *seals) ask(listed storage.Object, state *sealState) bool {
+	if !state.queued.CompareAndSwap(false, true) {
+		return true
+	}
+	select {
+	case x.queue <- listed:
+		return true
+	default:
+		state.queued.Store(false)
+		return false
+	}
+}
+
+// await calls tell with the seal of an object, on another goroutine, when it is known whether it
+// can be sealed: with nil if not, or not soon. It returns false if that is known already.
+func (x *seals) await(listed storage.Object, tell func(sealed *seal)) bool {
+	if x.files == nil || x.s.health.off.Load() {
+		return false
+	}
+	state := x.state(listed)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !state.queued.Load() && !x.due(state) {
+		return false
+	}
+	if !x.ask(listed, state) || x.flushing {
+		return false
+	}
+	x.waiting[listed] = append(x.waiting[listed], tell)
+	return true
+}
+
+// slow answers all that wait: what is under way may take long.
+func (x *seals) slow() {
+	x.mu.Lock()
+	x.flushing = true
+	waiting := x.waiting
+	x.waiting = map[storage.Object][]func(*seal){}
+	x.mu.Unlock()
+	for _, tells := range waiting {
+		for _, tell := range tells {
+			tell(nil)
+		}
+	}
+}
+
+// seal seals an object, on the goroutine for that. The error is the reason why it can't be sealed
 // now.
 func (x *seals) seal(listed storage.Object, state *sealState) error {
 	s := x.s
@@ -155,17 +261,17 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	if files == nil {
 		return errNotSealed
 	}
+	fd := files.data.FD()
 	o.mu.Lock()
 	passing := o.shared.n > 0 || len(o.flights) > 0
 	o.mu.Unlock()
 	if passing {
 		return errNotSealed // some of it is about to be freed
 	}
-	fd := files.data.FD()
-	if !local.Holds(fd, 0, o.pages*pageBytes) {
-		return errNotSealed
+	if err := x.complete(o, files); err != nil {
+		return err
 	}
-	if err := unix.Fdatasync(fd); err != nil {
+	if err := x.flush(fd); err != nil {
 		return err
 	}
 	path := o.key.folder() + "/" + o.key.name() + ".data"
@@ -173,52 +279,150 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	if err == nil {
 		err = filesystem.Check(fd, file)
 	}
-	if err == nil {
-		err = x.check(o, files)
-	}
-	if err == nil {
-		err = filesystem.Check(fd, file)
-	}
 	if err != nil {
 		return err
 	}
-	state.file.Store(&file)
+	state.now.Store(newSeal(file, o.pages))
 	return nil
 }
 
-// check compares all pages with their sums.
-func (x *seals) check(o *object, files *pair) error {
-	disk, buf := x.s.dir.disk, make([]byte, pieceBytes)
-	sums := make([]byte, sumsAtOnce*sumBytes)
+// flush writes what is dirty of a file. If something is, nothing waits for it.
+func (x *seals) flush(fd int) error {
+	var counts unix.Cachestat_t
+	if err := unix.Cachestat(uint(fd), &unix.CachestatRange{}, &counts, 0); err != nil || counts.Dirty+counts.Writeback > 0 {
+		x.slow()
+		defer func() {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.flushing = false
+		}()
+	}
+	return unix.Fdatasync(fd)
+}
+
+// complete returns an error if a page of an object has no sum.
+func (x *seals) complete(o *object, files *pair) error {
+	sums := make([]byte, min(o.pages, sumsAtOnce)*sumBytes)
 	for begin := int64(0); begin < o.pages; begin += sumsAtOnce {
 		r := run{begin, min(begin+sumsAtOnce, o.pages)}
 		of := sums[:r.pages()*sumBytes]
-		if n, err := disk.read(files.sums.FD(), of, sumsAt(begin)); err != nil || n < len(of) {
+		if n, err := x.s.dir.disk.read(files.sums.FD(), of, sumsAt(begin)); err != nil || n < len(of) {
 			return errors.Join(errNotSealed, err)
 		}
-		for at := r.begin; at < r.end; at += pieceBytes / pageBytes {
-			piece := run{at, min(at+pieceBytes/pageBytes, r.end)}
-			if x.s.ahead.ctx.Err() != nil {
-				return errClosed
-			}
-			if n, err := disk.read(files.data.FD(), buf[:piece.bytes()], at*pageBytes); err != nil || int64(n) < piece.bytes() {
-				return errors.Join(errNotSealed, err)
-			}
-			for i := piece.begin; i < piece.end; i++ {
-				sum := sumOf(of, i-begin)
-				if sum == 0 || sum != o.summer.sum(i, buf[(i-piece.begin)*pageBytes:][:pageBytes]) {
-					return errNotSealed
-				}
+		for _, here := range alike(of, begin) {
+			if !here {
+				return errNotSealed
 			}
 		}
 	}
 	return nil
+}
+
+const (
+	// lookBytes is how much is checked at a time: it stays in a core's own cache.
+	lookBytes = 64 << 10
+	lookPages = lookBytes / pageBytes
+)
+
+// look is memory for checking pages. It is reused.
+type look struct {
+	sums  [lookPages * sumBytes]byte
+	pages [lookBytes]byte
+}
+
+// check makes sure that pages of an object, which is in use, were checked since it was sealed. It
+// reads from no disk: it returns false if some that were not checked are not in the page cache, or
+// if one does not match its sum, which ends the seal.
+func (x *seals) check(o *object, sealed *seal, r run) bool {
+	if r = sealed.rest(r); r.pages() == 0 {
+		return true
+	}
+	files := o.files.Load()
+	if files == nil {
+		return false
+	}
+	y, _ := x.looks.Get().(*look)
+	if y == nil {
+		y = &look{}
+	}
+	defer x.looks.Put(y)
+	for ; r.begin < r.end; r.begin += lookPages {
+		part := sealed.rest(run{r.begin, min(r.begin+lookPages, r.end)})
+		if part.pages() == 0 {
+			continue
+		}
+		sums, pages := y.sums[:part.pages()*sumBytes], y.pages[:part.bytes()]
+		if !x.readHeld(files.sums, sumsAt(part.begin), sums) || !x.readHeld(files.data, part.begin*pageBytes, pages) {
+			return false
+		}
+		for i := part.begin; i < part.end; i++ {
+			sum := sumOf(sums, i-part.begin)
+			if sum == 0 || sum != o.summer.sum(i, pages[(i-part.begin)*pageBytes:][:pageBytes]) {
+				x.broken(o.listed, sealed)
+				return false
+			}
+			sealed.add(i)
+		}
+	}
+	return true
+}
+
+// readHeld reads a range of a file, and reports whether the page cache held it.
+func (x *seals) readHeld(file *uring.File, off int64, buf []byte) bool {
+	if !local.Holds(file.FD(), off, int64(len(buf))) {
+		return false
+	}
+	n, err := x.s.dir.disk.read(file.FD(), buf, off)
+	return err == nil && n == len(buf)
+}
+
+// held returns the seal of an object that is in use, if the page cache holds a range of it: then
+// the range's pages that are checked when they have been read need not be checked again.
+func (x *seals) held(o *object, r run) *seal {
+	sealed, files := x.of(o.listed), o.files.Load()
+	if sealed == nil || files == nil || !local.Holds(files.data.FD(), r.begin*pageBytes, r.bytes()) {
+		return nil
+	}
+	return sealed
+}
+
+// checkMapped makes sure that mapped pages were checked. It does not wait for files to be opened:
+// it returns false if the object's are not open.
+func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run) bool {
+	if r = sealed.rest(r); r.pages() == 0 {
+		return true
+	}
+	o := x.s.holdOpen(listed)
+	if o == nil {
+		return false
+	}
+	defer x.s.release(o)
+	return x.check(o, sealed, r)
+}
+
+// take submits a read of an object that is in use like one of a file, and reports whether it did:
+// if the object is sealed and the page cache holds what was not checked of it. Around a small read,
+// some more is checked, because other records are there.
+func (x *seals) take(o *object, r *storage.Read) bool {
+	sealed := x.of(r.Object)
+	if sealed == nil || len(r.Buf) >= scratchPieceBytes {
+		return false // the pages of large reads are checked where they are wanted
+	}
+	pages := runOf(r.OffsetBytes, int64(len(r.Buf)))
+	if sealed.rest(pages).pages() > 0 {
+		pages = run{pages.begin / lookPages * lookPages, min((pages.end+lookPages-1)/lookPages*lookPages, o.pages)}
+		if !x.check(o, sealed, pages) {
+			return false
+		}
+	}
+	x.files.Submit([]*storage.Read{x.like(r, sealed)})
+	return true
 }
 
 // count returns how many objects are sealed.
 func (x *seals) count() (n int) {
 	x.by.Range(func(_, state any) bool {
-		if state.(*sealState).file.Load() != nil {
+		if state.(*sealState).now.Load() != nil {
 			n++
 		}
 		return true
@@ -226,35 +430,32 @@ func (x *seals) count() (n int) {
 	return n
 }
 
-// of returns the file of a sealed object.
-func (x *seals) of(listed storage.Object) (file storage.Object, sealed bool) {
+// of returns the seal of an object, nil if it has none.
+func (x *seals) of(listed storage.Object) *seal {
 	if x.files == nil {
-		return storage.Object{}, false
+		return nil
 	}
 	state, ok := x.by.Load(listed)
 	if !ok {
-		return storage.Object{}, false
+		return nil
 	}
-	p := state.(*sealState).file.Load()
-	if p == nil {
-		return storage.Object{}, false
-	}
-	return *p, true
+	return state.(*sealState).now.Load()
 }
 
 // sealedRead is a read of a sealed object. It is reused.
 type sealedRead struct {
-	x    *seals
-	read *storage.Read // as it was submitted
-	file storage.Read
+	x      *seals
+	sealed *seal
+	read   *storage.Read // as it was submitted
+	file   storage.Read
 }
 
-// submit submits the reads of sealed objects, and returns the others.
+// submit submits the reads of pages that were checked, and returns the others.
 func (x *seals) submit(reads []*storage.Read) (others []*storage.Read) {
 	var ours []*storage.Read
 	for i, r := range reads {
-		file, sealed := x.of(r.Object)
-		if !sealed || int64(len(r.Buf)) > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-int64(len(r.Buf)) {
+		sealed := x.of(r.Object)
+		if n := int64(len(r.Buf)); sealed == nil || r.OffsetBytes < 0 || n > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-n || sealed.rest(runOf(r.OffsetBytes, n)).pages() > 0 {
 			if ours != nil {
 				others = append(others, r)
 			}
@@ -263,14 +464,7 @@ func (x *seals) submit(reads []*storage.Read) (others []*storage.Read) {
 		if ours == nil {
 			others = append(others, reads[:i]...)
 		}
-		y, _ := x.reads.Get().(*sealedRead)
-		if y == nil {
-			y = &sealedRead{}
-			y.file.Done = y.done
-		}
-		y.x, y.read = x, r
-		y.file.Object, y.file.OffsetBytes, y.file.Buf, y.file.Wanted = file, r.OffsetBytes, r.Buf, r.Wanted
-		ours = append(ours, &y.file)
+		ours = append(ours, x.like(r, sealed))
 	}
 	if ours == nil {
 		return reads
@@ -279,14 +473,26 @@ func (x *seals) submit(reads []*storage.Read) (others []*storage.Read) {
 	return others
 }
 
+// like returns the read of a sealed object's file that answers r.
+func (x *seals) like(r *storage.Read, sealed *seal) *storage.Read {
+	y, _ := x.reads.Get().(*sealedRead)
+	if y == nil {
+		y = &sealedRead{}
+		y.file.Done = y.done
+	}
+	y.x, y.sealed, y.read = x, sealed, r
+	y.file.Object, y.file.OffsetBytes, y.file.Buf, y.file.Wanted = sealed.file, r.OffsetBytes, r.Buf, r.Wanted
+	return &y.file
+}
+
 // done is called by the file's storage.
 func (y *sealedRead) done(err error) {
-	x, s, r, file := y.x, y.x.s, y.read, y.file.Object
-	y.x, y.read, y.file.Buf, y.file.Wanted = nil, nil, nil, nil
+	x, s, r, sealed := y.x, y.x.s, y.read, y.sealed
+	y.x, y.sealed, y.read, y.file.Buf, y.file.Wanted = nil, nil, nil, nil, nil
 	x.reads.Put(y)
 	if err != nil && err != storage.ErrUnwanted {
 		// Whatever the error is, it is read as any other object is.
-		x.broken(r.Object, file)
+		x.broken(r.Object, sealed)
 		s.readers.add(s.newOp(r))
 		return
 	}
@@ -308,20 +514,30 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 		s.seals.files.Map(storage.Object{}, func(storage.Mapping, error) { done(nil, mapError(o, errClosed)) }) // it is closed, too
 		return
 	}
-	file, sealed := s.seals.of(o)
-	if !sealed {
-		s.seals.whole(o) // as far as is known
-		s.readers.add(refusal{s, o, errNotSealed, done})
+	sealed := s.seals.of(o)
+	if sealed != nil {
+		s.mapSealed(o, sealed, done)
 		return
 	}
-	s.seals.files.Map(file, func(m storage.Mapping, err error) {
+	if !s.seals.await(o, func(sealed *seal) { s.mapSealed(o, sealed, done) }) {
+		s.readers.add(refusal{s, o, errNotSealed, done})
+	}
+}
+
+// mapSealed maps an object, unless its seal is nil, and ends what Map has begun.
+func (s *Storage) mapSealed(o storage.Object, sealed *seal, done func(storage.Mapping, error)) {
+	if sealed == nil {
+		refusal{s, o, errNotSealed, done}.run()
+		return
+	}
+	s.seals.files.Map(sealed.file, func(m storage.Mapping, err error) {
 		defer s.end()
 		if err == nil {
-			done(&sealedMapping{m, s.seals, o, file}, nil)
+			done(&sealedMapping{m, s.seals, o, sealed}, nil)
 			return
 		}
 		if errors.Is(err, storage.ErrChanged) {
-			s.seals.broken(o, file)
+			s.seals.broken(o, sealed)
 			err = errNotSealed
 		}
 		done(nil, mapError(o, err))
@@ -367,11 +583,24 @@ type sealedMapping struct {
 	storage.Mapping
 	seals  *seals
 	object storage.Object
-	file   storage.Object // the mapped file
+	sealed *seal
 }
 
 // Bytes returns the object's bytes: the file consists of whole pages, so it may be longer.
 func (m *sealedMapping) Bytes() []byte { return m.Mapping.Bytes()[:m.object.SizeBytes] }
+
+// Populate implements storage.Mapping. It checks the pages that were not checked yet.
+func (m *sealedMapping) Populate(off, size int64) (added int64, ok bool) {
+	added, ok = m.Mapping.Populate(off, size)
+	if ok && !m.seals.checkMapped(m.object, m.sealed, runOf(off, size)) {
+		m.Mapping.Drop(off, size)
+		return 0, false
+	}
+	if ok {
+		m.seals.s.counts.hits.Add(uint64(runOf(off, size).pages()))
+	}
+	return added, ok
+}
 
 // Check implements storage.Mapping.
 func (m *sealedMapping) Check() error {
@@ -389,7 +618,7 @@ func (m *sealedMapping) OpenForWriting() bool { return false }
 func (m *sealedMapping) Lost() error { return m.lost(errors.New("its pages are gone")) }
 
 func (m *sealedMapping) lost(err error) error {
-	m.seals.broken(m.object, m.file)
+	m.seals.broken(m.object, m.sealed)
 	return &storage.Error{
 		Object: m.object.Path, SizeBytes: m.object.SizeBytes,
 		Err: fmt.Errorf("%w: the cache's file was changed (%v)", storage.ErrReadAgain, err),

@@ -3,6 +3,7 @@ package diskcache
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -26,8 +27,8 @@ func (w *world) sealed(s *Storage, path string) {
 	require.Eventually(w.t, func() bool {
 		s.seals.state(o).again.Store(0) // no need to wait for seconds
 		w.read(s, path, 0, len(w.files[path]))
-		_, is := s.seals.of(o)
-		return is
+		sealed := s.seals.of(o)
+		return sealed != nil && sealed.left.Load() == 0
 	}, time.Minute, time.Millisecond)
 }
 
@@ -40,8 +41,7 @@ func TestVerifiedCompleteObjectIsReadLikeFile(t *testing.T) {
 	s := w.open(withSeals)
 	require.Positive(t, w.read(s, "a.tar", 0, 1<<20+77))
 	w.sealed(s, "a.tar")
-	_, other := s.seals.of(w.objects["b.tar"])
-	require.False(t, other)
+	require.Nil(t, s.seals.of(w.objects["b.tar"]))
 	hits, bad := s.Stats().Hits, s.Stats().BadPages
 	for _, r := range [][2]int{{0, 1 << 20}, {1, 4096}, {1<<20 + 76, 1}, {5000, 300 << 10}} {
 		require.Zero(t, w.read(s, "a.tar", r[0], r[1]))
@@ -79,17 +79,16 @@ func TestChangedFileIsUnsealed(t *testing.T) {
 			w.read(s, "a.tar", 0, 1<<20+77) // compares
 			if name != "it is gone" {       // an open file keeps its contents
 				require.ErrorIs(t, m.Check(), storage.ErrReadAgain)
-				_, is := s.seals.of(w.objects["a.tar"])
-				require.False(t, is)
+				require.Nil(t, s.seals.of(w.objects["a.tar"]))
 			}
 			require.NoError(t, m.Close())
 		})
 	}
 }
 
-// A page that was damaged before all pages were checked keeps the object from being sealed until it
-// has been fetched again.
-func TestDamagedPageIsNotSealed(t *testing.T) {
+// A page that was damaged before it was checked is not mapped, and ends the seal until it has been
+// fetched again.
+func TestDamagedPageIsNotMapped(t *testing.T) {
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -99,9 +98,117 @@ func TestDamagedPageIsNotSealed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	o := w.objects["a.tar"]
-	require.ErrorIs(t, s.seals.seal(o, s.seals.state(o)), errNotSealed)
+	require.NoError(t, s.seals.seal(o, s.seals.state(o)))
+	m, err := mapNow(s, o)
+	require.NoError(t, err)
+	_, ok := m.Populate(0, 50*pageBytes)
+	require.True(t, ok, "the pages are right")
+	_, ok = m.Populate(60*pageBytes+1, 40*pageBytes)
+	require.False(t, ok, "one is damaged")
+	require.Nil(t, s.seals.of(o))
+	m.Drop(0, 50*pageBytes)
+	require.NoError(t, m.Close())
 	w.sealed(s, "a.tar")
-	w.read(s, "a.tar", 100*pageBytes, pageBytes)
+	require.Positive(t, s.Stats().BadPages)
+	require.Zero(t, w.read(s, "a.tar", 100*pageBytes, pageBytes))
+}
+
+// flushed writes an object's data to the disk, so that sealing it does not take long.
+func (w *world) flushed(path string) {
+	w.t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(w.t, err)
+	require.NoError(w.t, unix.Fdatasync(int(f.Fd())))
+	require.NoError(w.t, f.Close())
+}
+
+// A later mount maps a complete object at once, and checks only what it maps.
+func TestCompleteObjectIsSealedWhenItIsMapped(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(nil)
+	w.read(s, "a.tar", 0, 1<<20+77)
+	w.flushed(w.path("a.tar", ".data"))
+	s = w.open(withSeals)
+	o := w.objects["a.tar"]
+	m, err := mapNow(s, o)
+	require.NoError(t, err)
+	sealed := s.seals.of(o)
+	require.EqualValues(t, 257, sealed.left.Load())
+	_, ok := m.Populate(5, 4096)
+	require.True(t, ok)
+	require.EqualValues(t, 257-2, sealed.left.Load())
+	s.mu.Lock()
+	s.closeIdle(0)
+	s.mu.Unlock()
+	_, ok = m.Populate(90*pageBytes, pageBytes)
+	require.False(t, ok, "the object's files are not open")
+	require.Zero(t, w.read(s, "a.tar", 100*pageBytes, 10), "which opens them, and checks 64 KiB")
+	require.EqualValues(t, 257-18, sealed.left.Load())
+	_, ok = m.Populate(95*pageBytes, 2*pageBytes)
+	require.True(t, ok)
+	require.EqualValues(t, 257-19, sealed.left.Load())
+	m.Drop(95*pageBytes, 2*pageBytes)
+	require.Equal(t, w.files["a.tar"][:2*pageBytes], m.Bytes()[:2*pageBytes])
+	require.NoError(t, m.Check())
+	m.Drop(5, 4096)
+	require.NoError(t, m.Close())
+	require.Equal(t, 1, s.Stats().Sealed)
+}
+
+// Pages of a sealed object are checked before they are first read, and not again.
+func TestPagesOfSealedObjectAreCheckedOnce(t *testing.T) {
+	for name, n := range map[string]int{"small reads": 10, "large reads": 128 << 10} {
+		t.Run(name, func(t *testing.T) {
+			w := sealWorld(t)
+			s := w.open(nil)
+			w.read(s, "a.tar", 0, 1<<20+77)
+			write := func(ending string, at int64, b []byte) {
+				f, err := os.OpenFile(w.path("a.tar", ending), os.O_RDWR, 0)
+				require.NoError(t, err)
+				_, err = f.WriteAt(b, at)
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+			}
+			write(".data", 200*pageBytes, []byte("damage"))
+			s = w.open(withSeals)
+			o := w.objects["a.tar"]
+			require.NoError(t, s.seals.seal(o, s.seals.state(o)))
+			require.Zero(t, w.read(s, "a.tar", 64*pageBytes, n))
+			require.Zero(t, s.Stats().BadPages)
+			write(".sums", sumsAt(64), make([]byte, 32*sumBytes))
+			require.Zero(t, w.read(s, "a.tar", 64*pageBytes, n), "their sums are not looked at any more")
+			require.NotNil(t, s.seals.of(o))
+			require.Positive(t, w.read(s, "a.tar", 200*pageBytes, n))
+			require.EqualValues(t, 1, s.Stats().BadPages)
+			w.read(s, "a.tar", 0, 1<<20+77)
+		})
+	}
+}
+
+// Decoded shards are mapped by a mount that finds all of them in the cache.
+func TestPresentedShardsAreMapped(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	s := w.open(withSeals)
+	shelf := keptShelf(t, s, 2, "v1")
+	for shard := range 2 {
+		d := openKept(t, shelf, shard, Ours)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		d.EachPlace(0, keptShardBytes, func(fd int, _, _ int64) { require.NoError(t, unix.Fdatasync(fd)) })
+		d.Leave(Keep)
+	}
+	require.NoError(t, shelf.Close())
+	p := s.OpenPlain(keptConfig(2, "v1"), func(shard int) storage.Object {
+		return storage.Object{Path: fmt.Sprint(shard, ".zst"), SizeBytes: 1000}
+	}, func(shard int, _ func([]byte) error) error { return fmt.Errorf("shard %d is decoded", shard) })
+	require.NotNil(t, p)
+	for shard := range 2 {
+		m, err := mapNow(s, p.Object(shard))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(decodedBytes(shard, keptShardBytes), readMapped(t, m)))
+		require.NoError(t, m.Check())
+		require.NoError(t, m.Close())
+	}
+	require.NoError(t, p.Close())
 }
 
 func TestIncompleteObjectIsNotSealed(t *testing.T) {
@@ -154,8 +261,7 @@ func TestLostCopyMustBeReadAgain(t *testing.T) {
 	require.ErrorIs(t, lost, storage.ErrReadAgain)
 	require.True(t, errors.As(lost, &of))
 	require.Equal(t, "b.tar", of.Object)
-	_, is := s.seals.of(w.objects["b.tar"])
-	require.False(t, is)
+	require.Nil(t, s.seals.of(w.objects["b.tar"]))
 	require.NoError(t, m.Close())
 }
 
@@ -178,12 +284,12 @@ func TestCacheWriterWaitsForNoLease(t *testing.T) {
 func TestStaleMappingDoesNotEndNewSeal(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(nil)
-	o, old, now := w.objects["0"], storage.Object{Path: "old"}, storage.Object{Path: "new"}
-	s.seals.state(o).file.Store(&now)
+	o, old, now := w.objects["0"], newSeal(storage.Object{Path: "old"}, 1), newSeal(storage.Object{Path: "new"}, 1)
+	s.seals.state(o).now.Store(now)
 	s.seals.broken(o, old)
-	require.NotNil(t, s.seals.state(o).file.Load())
+	require.Same(t, now, s.seals.state(o).now.Load())
 	s.seals.broken(o, now)
-	require.Nil(t, s.seals.state(o).file.Load())
+	require.Nil(t, s.seals.state(o).now.Load())
 }
 
 // watched is a disk that checks files before their pages are dropped.
@@ -213,7 +319,7 @@ func TestFileLooksChangedBeforeItsPagesAreDropped(t *testing.T) {
 	})
 	w.read(s, "a.tar", 0, 1<<20+77)
 	w.sealed(s, "a.tar")
-	sealed, _ = s.seals.of(w.objects["a.tar"])
+	sealed = s.seals.of(w.objects["a.tar"]).file
 	d, err := OpenDirectory(w.cache, nil) // as another process would
 	require.NoError(t, err)
 	defer d.Close()
