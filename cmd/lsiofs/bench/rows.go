@@ -34,6 +34,8 @@ const (
 	RowTensorsEpoch        = "tensors-epoch"
 	RowTensorsHot          = "tensors-hot"
 	RowMountHalf           = "mount-half"
+	RowPlain               = "plain"
+	RowKept                = "kept"
 	RowFirstByte           = "first-byte"
 	RowJump                = "jump"
 	RowPoints              = "points"

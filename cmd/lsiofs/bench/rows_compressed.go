@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/formats"
@@ -106,12 +108,17 @@ func (s *Session) measureWhole(ctx context.Context) (Reading, error) {
 
 // measureFromStart measures from the start of a mount, whose index is stored, to the last byte of
 // its first epoch.
-func (s *Session) measureFromStart(ctx context.Context, args ...string) (r Reading, err error) {
+func (s *Session) measureFromStart(ctx context.Context, args ...string) (Reading, error) {
+	return s.measureFromStartOf(ctx, s.Config.Spec.Dataset, args...)
+}
+
+// measureFromStartOf is measureFromStart for another dataset.
+func (s *Session) measureFromStartOf(ctx context.Context, dataset string, args ...string) (r Reading, err error) {
 	if err := TouchMemory(ctx, s.newProcessBytes()); err != nil {
 		return Reading{}, err
 	}
 	began := Monotonic()
-	v, err := s.startMount(ctx, append([]string{"--workers", "1"}, args...)...)
+	v, err := s.startMountOf(ctx, dataset, append([]string{"--workers", "1"}, args...)...)
 	if err != nil {
 		return Reading{}, err
 	}
@@ -261,6 +268,8 @@ func decodeInto(ctx context.Context, shard string, to []byte) error {
 // byte, a jump, and little memory.
 func (s *Session) addPoints(l *Measurements) {
 	l.Add(Measurement{ID: RowMountHalf, Name: "mount, --memory half the decoded size, from start to end", Against: RowDecode, Measure: s.measureHalf})
+	l.Add(Measurement{ID: RowPlain, Name: "mount of the decoded shards, --memory half of them, per second of processor time", Measure: s.measurePlain})
+	l.Add(Measurement{ID: RowKept, Name: "the same of shards that an earlier mount has decoded into the cache", Against: RowPlain, Measure: s.measureKept})
 	if s.Scope.Codec != "gzip" {
 		return
 	}
@@ -273,7 +282,117 @@ func (s *Session) addPoints(l *Measurements) {
 
 // measureHalf reads the first epoch of a new process that can't hold the dataset.
 func (s *Session) measureHalf(ctx context.Context) (Reading, error) {
-	return s.measureFromStart(ctx, fmt.Sprintf("--memory=%d", max(s.Scope.allDecoded/2, LeastMemory)))
+	return s.measureFromStart(ctx, s.half())
+}
+
+// half returns the flag for memory that can't hold the dataset.
+func (s *Session) half() string {
+	return fmt.Sprintf("--memory=%d", max(s.Scope.allDecoded/2, LeastMemory))
+}
+
+const (
+	// keptDir contains a decoded copy of the dataset with its index, and a cache.
+	keptDir = "kept"
+	// mostKeptBytes bounds each of them.
+	mostKeptBytes = 4 << 30
+)
+
+// measurePlain reads the first epoch of a new process from a decoded copy of the dataset. Its rate
+// is per second of processor time.
+func (s *Session) measurePlain(ctx context.Context) (Reading, error) {
+	if s.Scope.allDecoded > mostKeptBytes {
+		return Reading{}, NotMeasured("a copy of the decoded shards takes more than %d GiB", mostKeptBytes>>30)
+	}
+	if len(s.Scope.Shards) == 0 || s.Scope.Games {
+		return Reading{}, NotMeasured("a copy of the decoded shards would be another dataset")
+	}
+	if s.plain == "" {
+		plain := filepath.Join(s.Dir, keptDir, "plain")
+		if err := s.copyDecoded(ctx, plain); err != nil {
+			return Reading{}, err
+		}
+		s.plain = plain
+	}
+	r, err := s.measureFromStartOf(ctx, s.plain, s.half(), "--index-dir="+filepath.Join(s.Dir, keptDir, "index"))
+	return perProcessorTime(r), err
+}
+
+// perProcessorTime makes a reading's rate one per second of processor time.
+func perProcessorTime(r Reading) Reading {
+	r.Elapsed = r.CPU
+	return r
+}
+
+// copyDecoded writes a dataset's decoded shards, through to the disk.
+func (s *Session) copyDecoded(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, shard := range s.Scope.Shards {
+		if err := copyShard(ctx, shard, filepath.Join(dir, filepath.Base(formats.ParseName(shard).Plain))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyShard writes the decoded bytes of a shard to a new file.
+func copyShard(ctx context.Context, shard, path string) (err error) {
+	from, err := os.Open(shard)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	st, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	codec := formats.ParseName(shard).Codec
+	if codec == nil {
+		_, err = io.Copy(to, from)
+	} else {
+		var d *format.Decoded
+		if d, err = format.NewDecoded(codec, from, st.Size(), format.Entry{}); err != nil {
+			return err
+		}
+		defer d.Close()
+		_, err = io.Copy(to, d)
+	}
+	return errors.Join(err, ctx.Err(), to.Sync())
+}
+
+// measureKept is measurePlain of the compressed dataset, whose shards an earlier mount has decoded
+// into a cache.
+func (s *Session) measureKept(ctx context.Context) (Reading, error) {
+	if !s.Program.Caches {
+		return Reading{}, NotMeasured("this version has no cache")
+	}
+	if s.plain == "" {
+		return Reading{}, NotMeasured("there is nothing to compare it with")
+	}
+	cache := filepath.Join(s.Dir, keptDir, "cache")
+	args := []string{s.half(), "--cache-dir=" + cache, fmt.Sprintf("--cache-size=%d", int64(2*mostKeptBytes)), "--cache-reserve=1MiB"}
+	if !s.kept {
+		if _, err := s.measureFromStart(ctx, args...); err != nil {
+			return Reading{}, err
+		}
+		dir, err := os.Open(cache)
+		if err != nil {
+			return Reading{}, err
+		}
+		defer dir.Close()
+		if err := unix.Syncfs(int(dir.Fd())); err != nil {
+			return Reading{}, err
+		}
+		s.kept = true
+	}
+	r, err := s.measureFromStart(ctx, args...)
+	return perProcessorTime(r), err
 }
 
 // measureFirstByte measures from the start of a mount to the first bytes of a shuffled epoch.

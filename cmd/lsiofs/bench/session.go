@@ -59,6 +59,8 @@ type Session struct {
 	warming bool
 
 	lastWhole Reading // measureWhole's last result
+	plain     string  // the decoded copy of the dataset
+	kept      bool    // the cache has all decoded shards
 
 	written bool // the shards' pages are clean
 	cooled  bool // cool has gone through the shards in this round
@@ -123,7 +125,9 @@ func (s *Session) Close() error {
 	if s.Log != nil {
 		errs = append(errs, s.Log.Close(), os.Remove(s.Log.Name()))
 	}
-	errs = append(errs, os.RemoveAll(filepath.Join(s.Dir, halvesDir))) // nothing is mounted in it
+	for _, dir := range []string{halvesDir, keptDir} {
+		errs = append(errs, os.RemoveAll(filepath.Join(s.Dir, dir))) // nothing is mounted in it
+	}
 	// Never remove recursively: a mount might be left there.
 	return errors.Join(append(errs, os.Remove(s.Dir))...)
 }
@@ -137,11 +141,16 @@ func (s *Session) NewPoint() (string, error) {
 
 // startMount mounts the dataset. The server is not among those that stay.
 func (s *Session) startMount(ctx context.Context, args ...string) (*Server, error) {
+	return s.startMountOf(ctx, s.Config.Spec.Dataset, args...)
+}
+
+// startMountOf is startMount for another dataset.
+func (s *Session) startMountOf(ctx context.Context, dataset string, args ...string) (*Server, error) {
 	point, err := s.NewPoint()
 	if err != nil {
 		return nil, err
 	}
-	return s.Program.MountOn(ctx, point, s.Log, append([]string{s.Config.Spec.Dataset, point}, append(slices.Clone(s.Config.Flags), args...)...))
+	return s.Program.MountOn(ctx, point, s.Log, append([]string{dataset, point}, append(slices.Clone(s.Config.Flags), args...)...))
 }
 
 // MountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty directory.
