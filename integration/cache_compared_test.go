@@ -101,7 +101,7 @@ func TestCacheVerifyComparesWithBucket(t *testing.T) {
 		putObject(t, "bucket/train/"+name+".txt", content, headers...)
 	}
 	cache := filepath.Join(t.TempDir(), "cache")
-	toolOK(t, "cache", "warm", "s3://bucket/train", "--format", "lines", "--cache-dir", cache, "--index-dir", t.TempDir())
+	toolOK(t, "cache", "warm", "s3://bucket/train", "--format", "lines", "--cache-dir", cache, "--cache-reserve", "0", "--index-dir", t.TempDir())
 	verify := func(more ...string) result {
 		t.Helper()
 		return tool(t, append([]string{"cache", "verify", "--cache-dir", cache}, more...)...)
@@ -168,7 +168,7 @@ func TestCacheVerifyComparesWithGoogleStorage(t *testing.T) {
 	s, cache := servers.NewFakeGCS(t, root), filepath.Join(t.TempDir(), "cache")
 	content := bytes.Repeat([]byte("{}\n"), 3000)
 	s.Put(t, "bucket", "a.jsonl", content)
-	toolOK(t, "cache", "warm", s.URL+"/bucket/a.jsonl", "--cache-dir", cache, "--index-dir", t.TempDir())
+	toolOK(t, "cache", "warm", s.URL+"/bucket/a.jsonl", "--cache-dir", cache, "--cache-reserve", "0", "--index-dir", t.TempDir())
 	r := tool(t, "cache", "verify", "--remote", "--cache-dir", cache)
 	require.Contains(t, string(r.stdout), "compared with the services: 1 same\n", r.stderr)
 	forge(t, cache, len(content))
@@ -190,7 +190,7 @@ func TestCacheVerifyComparesWithWebServer(t *testing.T) {
 		`add_header Content-MD5 "` + md5Of(content) + `";`:                                                "1 same",
 	} {
 		url, cache := servers.Nginx(t, site, settings), filepath.Join(t.TempDir(), "cache")
-		toolOK(t, "cache", "warm", url+"/a.jsonl", "--cache-dir", cache, "--index-dir", t.TempDir())
+		toolOK(t, "cache", "warm", url+"/a.jsonl", "--cache-dir", cache, "--cache-reserve", "0", "--index-dir", t.TempDir())
 		r := tool(t, "cache", "verify", "--remote", "--cache-dir", cache)
 		require.Contains(t, string(r.stdout), says, r.stderr)
 	}

@@ -32,10 +32,10 @@ func TestFullyCachedDatasetIsReadWithoutServer(t *testing.T) {
 	nginx := servers.Nginx(t, site, "if (-f $document_root/closed) { return 403; }")
 	url := "http://" + p.Before("nginx", strings.TrimPrefix(nginx, "http://")) + "/list.txt"
 	kept := t.TempDir()
-	flags := []string{"--cache-dir", filepath.Join(kept, "cache"), "--index-dir", filepath.Join(kept, "index"), "--read-timeout", "10s"}
+	flags := []string{"--cache-reserve", "0", "--cache-dir", filepath.Join(kept, "cache"), "--index-dir", filepath.Join(kept, "index"), "--read-timeout", "10s"}
 	cat := func() result { return tool(t, append([]string{"cat", url}, flags...)...) }
 
-	toolOK(t, append([]string{"cache", "warm", url}, flags[:4]...)...)
+	toolOK(t, append([]string{"cache", "warm", url}, flags[:6]...)...)
 	p.Enable("nginx", false)
 	r := cat()
 	require.Zero(t, r.code, r.stderr)
@@ -70,7 +70,7 @@ func TestFullyCachedDatasetIsReadWithoutServer(t *testing.T) {
 
 	p.Enable("nginx", false)
 	require.NoError(t, os.RemoveAll(filepath.Join(kept, "cache")))
-	flags[5] = "3s" // the wait is as long as if nothing had been listed before
+	flags[7] = "3s" // the wait is as long as if nothing had been listed before
 	r = cat()
 	require.NotZero(t, r.code)
 	require.Contains(t, r.stderr, "the disk cache has 0 of its 2 files")

@@ -30,7 +30,7 @@ func TestCommandsOnRemotePageRun(t *testing.T) {
 			if strings.HasPrefix(line, "lsiofs mount ") {
 				line = strings.Replace(line, "lsiofs mount", "lsiofs mount --daemon", 1) + " && ls /mnt/train/worker-0.tar && lsiofs umount /mnt/train"
 			}
-			line = strings.NewReplacer("s3://bucket/train", bucket.dir, "/mnt/train", point, "/nvme/", disk+"/", "GiB", "MiB").Replace(line)
+			line = strings.NewReplacer("lsiofs cache warm", "lsiofs cache warm --cache-reserve 0", "s3://bucket/train", bucket.dir, "/mnt/train", point, "/nvme/", disk+"/", "GiB", "MiB").Replace(line)
 			line = regexp.MustCompile(`  +#.*`).ReplaceAllString(line, "")
 			r := command(t, []string{"XDG_CACHE_HOME=" + cache}, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, line)
 			require.Zero(t, r.code, "%s\n%s\n%s", line, r.stdout, r.stderr)

@@ -29,7 +29,7 @@ func TestListNamesFilesOnSeveralServers(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(site, "list.txt"), []byte(list), 0o644))
 		urls[i] = servers.Nginx(t, site, "")
 	}
-	flags := []string{"--cache-dir", filepath.Join(kept, "cache"), "--index-dir", filepath.Join(kept, "index")}
+	flags := []string{"--cache-reserve", "0", "--cache-dir", filepath.Join(kept, "cache"), "--index-dir", filepath.Join(kept, "index")}
 	cat := func(url string) []byte {
 		return toolOK(t, append([]string{"cat", url + "/list.txt", "--shuffle", "none"}, flags...)...)
 	}

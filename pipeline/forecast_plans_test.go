@@ -148,6 +148,7 @@ func TestPlansCountWhatTheDiskCacheLacks(t *testing.T) {
 	const mib = 1 << 20
 	s := spec.Default()
 	s.Dataset, s.IndexDir, s.Cache.Dir = makeShards(t, synthetic.Shape{Format: "jsonl", RecordBytes: 2000, Codec: "gz"}, 24, mib/2000), t.TempDir(), filepath.Join(readtest.DiskDir(t), "cache")
+	s.Cache.ReserveBytes = 0 // however full the disk is
 	s.Order.Shuffle, s.Order.SizeRecords, s.Order.Lanes = spec.ShuffleReservoir, 2048, 2
 	s.MemoryBytes, s.Deal.Workers, s.SpoolDir = 4*mib, 1, readtest.DiskDir(t)
 	plan := func() StorageForecast {
