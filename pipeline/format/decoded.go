@@ -95,6 +95,9 @@ func (d *Decoded) next() bool {
 	return true
 }
 
+// DecoderBytes returns approximately the largest memory of a decoder of the members so far.
+func (d *Decoded) DecoderBytes() int64 { return d.most }
+
 // fail makes err sticky. The decoder has set the damaged member's offset in the file; fail sets its
 // offset in the decoded shard.
 func (d *Decoded) fail(err error) {

@@ -184,7 +184,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 	}
 	p.ended = err == nil
 	p.codecDamage, err = splitDamage(src.drain())
-	p.decodedBytes, p.decoderBytes = d.OffsetBytes(), d.most
+	p.decodedBytes, p.decoderBytes = d.OffsetBytes(), d.DecoderBytes()
 	p.records = s.records
 	return p, err
 }

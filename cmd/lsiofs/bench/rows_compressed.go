@@ -235,33 +235,55 @@ func (s *Session) measureDecodeOwn(ctx context.Context) (Reading, error) {
 
 // decodeInto decodes a shard to memory of its decoded size.
 func decodeInto(ctx context.Context, shard string, to []byte) error {
-	file, err := os.Open(shard)
+	from, err := openDecoded(shard)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	_, codec := formats.Split(shard)
-	if codec == nil {
-		_, err := io.ReadFull(file, to)
-		return err
-	}
-	st, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	d, err := format.NewDecoded(codec, file, st.Size(), format.Entry{})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+	defer from.Close()
 	for len(to) > 0 && ctx.Err() == nil {
-		n, err := io.ReadFull(d, to[:min(len(to), decodePartBytes)])
+		n, err := io.ReadFull(from, to[:min(len(to), decodePartBytes)])
 		if err != nil {
 			return err
 		}
 		to = to[n:]
 	}
 	return ctx.Err()
+}
+
+// decodedShard reads the decoded bytes of a shard.
+type decodedShard struct {
+	io.Reader
+	file    *os.File
+	decoder *format.Decoded // nil if the shard is not compressed
+}
+
+func openDecoded(shard string) (*decodedShard, error) {
+	file, err := os.Open(shard)
+	if err != nil {
+		return nil, err
+	}
+	d := &decodedShard{Reader: file, file: file}
+	codec := formats.ParseName(shard).Codec
+	if codec == nil {
+		return d, nil
+	}
+	st, err := file.Stat()
+	if err == nil {
+		d.decoder, err = format.NewDecoded(codec, file, st.Size(), format.Entry{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	d.Reader = d.decoder
+	return d, nil
+}
+
+// Close implements io.Closer.
+func (d *decodedShard) Close() error {
+	if d.decoder != nil {
+		d.decoder.Close()
+	}
+	return d.file.Close()
 }
 
 // addPoints adds rows for what is slow with shards that are compressed as a whole: the first
@@ -338,30 +360,21 @@ func (s *Session) copyDecoded(ctx context.Context, dir string) error {
 
 // copyShard writes the decoded bytes of a shard to a new file.
 func copyShard(ctx context.Context, shard, path string) (err error) {
-	from, err := os.Open(shard)
+	from, err := openDecoded(shard)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	st, err := from.Stat()
-	if err != nil {
-		return err
-	}
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	codec := formats.ParseName(shard).Codec
-	if codec == nil {
-		_, err = io.Copy(to, from)
-	} else {
-		var d *format.Decoded
-		if d, err = format.NewDecoded(codec, from, st.Size(), format.Entry{}); err != nil {
-			return err
-		}
-		defer d.Close()
-		_, err = io.Copy(to, d)
+	for err == nil && ctx.Err() == nil {
+		_, err = io.CopyN(to, from, decodePartBytes)
+	}
+	if err == io.EOF {
+		err = nil
 	}
 	return errors.Join(err, ctx.Err(), to.Sync())
 }

@@ -167,26 +167,16 @@ func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
 
 // decoderBytes returns how much memory a decoder of a shard takes, as the index has it; 0 without a
 // codec.
-func decoderBytes(t testing.TB, codec format.Codec, raw []byte) (most int64) {
+func decoderBytes(t testing.TB, codec format.Codec, raw []byte) int64 {
 	if codec == nil {
 		return 0
 	}
-	dec, err := codec.NewDecoder(bytes.NewReader(raw), 0)
+	d, err := format.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), format.Entry{})
 	require.NoError(t, err)
-	defer dec.Close()
-	for {
-		if _, err := dec.Next(); err == io.EOF {
-			return most
-		}
-		require.NoError(t, err)
-		if m, ok := dec.(format.Measured); ok {
-			most = max(most, m.MemberBytes())
-		} else {
-			most = max(most, dec.MemoryBytes())
-		}
-		_, err := io.Copy(io.Discard, decoderReader{dec})
-		require.NoError(t, err)
-	}
+	defer d.Close()
+	_, err = io.Copy(io.Discard, d)
+	require.NoError(t, err)
+	return d.DecoderBytes()
 }
 
 // addPoints adds the points of the last shard, as indexing does.
