@@ -55,6 +55,18 @@ func openKept(t *testing.T, shelf *Shelf, shard int, want State) *Decoded {
 	return d
 }
 
+// keepShards keeps shards 0 … n-1 of version v1.
+func keepShards(t *testing.T, s *Storage, n int) {
+	t.Helper()
+	shelf := keptShelf(t, s, n, "v1")
+	for shard := range n {
+		d := openKept(t, shelf, shard, Ours)
+		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
+		d.Leave(Keep)
+	}
+	require.NoError(t, shelf.Close())
+}
+
 // requireKept compares all of a shard.
 func requireKept(t *testing.T, d *Decoded, shard int) {
 	t.Helper()
@@ -68,13 +80,7 @@ func requireKept(t *testing.T, d *Decoded, shard int) {
 func TestTwoFetchersPresentTheSameDecodedShards(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
 	s := w.open(nil)
-	shelf := keptShelf(t, s, 2, "v1")
-	for shard := range 2 {
-		d := openKept(t, shelf, shard, Ours)
-		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
-		d.Leave(Keep)
-	}
-	require.NoError(t, shelf.Close())
+	keepShards(t, s, 2)
 	raw := func(shard int) storage.Object {
 		return storage.Object{Path: fmt.Sprint(shard, ".zst"), SizeBytes: 1000}
 	}
@@ -340,13 +346,7 @@ func TestRoomForTheShareIsNotMadeFromPresentedShards(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"a": random(1, mib)})
 	s := w.open(nil)
 	w.read(s, "a", 0, mib)
-	shelf := keptShelf(t, s, 2, "v1")
-	for shard := range 2 {
-		d := openKept(t, shelf, shard, Ours)
-		fillDecoded(t, d, decodedBytes(shard, keptShardBytes))
-		d.Leave(Keep)
-	}
-	require.NoError(t, shelf.Close())
+	keepShards(t, s, 2)
 	require.NoError(t, s.Close())
 
 	s = w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 3*mib, mib }) // more is there than is for good

@@ -57,25 +57,32 @@ type sealState struct {
 // seal is the seal of an object. Its pages that were checked are right as long as the file is the
 // same version.
 type seal struct {
-	file    storage.Object  // of seals.files, with the version
-	checked []atomic.Uint64 // a bit for each page
-	left    atomic.Int64    // pages that were not checked
+	file    storage.Object                  // of seals.files, with the version
+	checked atomic.Pointer[[]atomic.Uint64] // a bit for each page; nil once all were checked
+	left    atomic.Int64                    // pages that were not checked
 }
 
 func newSeal(file storage.Object, pages int64) *seal {
-	x := &seal{file: file, checked: make([]atomic.Uint64, (pages+63)/64)}
-	x.left.Store(pages)
+	x := &seal{file: file}
+	if pages > 0 {
+		bits := make([]atomic.Uint64, (pages+63)/64)
+		x.checked.Store(&bits)
+		x.left.Store(pages)
+	}
 	return x
 }
 
 // has reports whether a page was checked.
-func (x *seal) has(page int64) bool { return x.checked[page/64].Load()&(1<<(page%64)) != 0 }
+func (x *seal) has(page int64) bool {
+	bits := x.checked.Load()
+	return bits == nil || (*bits)[page/64].Load()&(1<<(page%64)) != 0
+}
 
 // add notes that a page was checked: it was read after the version was noted.
 func (x *seal) add(page int64) {
-	bit := uint64(1) << (page % 64)
-	if x.checked[page/64].Or(bit)&bit == 0 {
-		x.left.Add(-1)
+	bits, bit := x.checked.Load(), uint64(1)<<(page%64)
+	if bits != nil && (*bits)[page/64].Or(bit)&bit == 0 && x.left.Add(-1) == 0 {
+		x.checked.Store(nil)
 	}
 }
 
@@ -180,7 +187,7 @@ func (x *seals) broken(listed storage.Object, sealed *seal) {
 	}
 }
 
-// whole notes that nothing of an object was missing in a read. It does not wait.
+// whole notes that a read of an object found nothing missing. It does not wait.
 func (x *seals) whole(listed storage.Object) {
 	if x.files == nil || x.s.health.off.Load() {
 		return
@@ -230,7 +237,7 @@ func (x *seals) await(listed storage.Object, tell func(sealed *seal)) bool {
 	return true
 }
 
-// slow answers all that wait: what is under way may take long.
+// slow answers all callers of await with nil, because what is under way may take long.
 func (x *seals) slow() {
 	x.mu.Lock()
 	x.flushing = true
@@ -376,8 +383,8 @@ func (x *seals) readHeld(file *uring.File, off int64, buf []byte) bool {
 	return err == nil && n == len(buf)
 }
 
-// held returns the seal of an object that is in use, if the page cache holds a range of it: then
-// the range's pages that are checked when they have been read need not be checked again.
+// held returns the seal of an object that is in use, if the page cache holds a range of it: then the
+// pages of the range that are now read and match their sums need not be checked again.
 func (x *seals) held(o *object, r run) *seal {
 	sealed, files := x.of(o.listed), o.files.Load()
 	if sealed == nil || files == nil || !local.Holds(files.data.FD(), r.begin*pageBytes, r.bytes()) {
@@ -400,9 +407,9 @@ func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run) bool {
 	return x.check(o, sealed, r)
 }
 
-// take submits a read of an object that is in use like one of a file, and reports whether it did:
-// if the object is sealed and the page cache holds what was not checked of it. Around a small read,
-// some more is checked, because other records are there.
+// take submits a read of an object that is in use to the storage of files, and reports whether it
+// did: if the object is sealed, and the page cache holds those of the read's pages that were not
+// checked. It checks the pages around them, too, because they have other records.
 func (x *seals) take(o *object, r *storage.Read) bool {
 	sealed := x.of(r.Object)
 	if sealed == nil || len(r.Buf) >= scratchPieceBytes {
