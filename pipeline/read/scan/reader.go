@@ -324,8 +324,8 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *budg
 	return e, true, err
 }
 
-// promoteAfter is how long a reader waits before it tells the storage: some reads complete sooner,
-// and telling takes up to 0.2 ms.
+// promoteAfter is how long a reader waits before its reads are promoted: some complete sooner, and
+// promoting takes up to 0.2 ms.
 const promoteAfter = 10 * time.Millisecond
 
 // wait waits for the load of record k. The caller is already counted among its waiters.
@@ -342,7 +342,7 @@ func (r *Reader) wait(ctx context.Context, ld *load, k uint64) (*entry, error) {
 		defer promote.Stop()
 		slow = promote.C
 	}
-	for dry := sc.o.Dry; dry != nil && !ld.isDone() && (dry.Complete() || sc.decoders.Step()); {
+	for dry := sc.o.Dry; dry != nil && ctx.Err() == nil && !ld.isDone() && (dry.Complete() || sc.decoders.Step()); {
 	}
 	for {
 		select {
