@@ -125,7 +125,7 @@ func TestVolumesShareServerOnlyWithSameSettingsAndCredentials(t *testing.T) {
 	}
 }
 
-func TestAVeilTakesSecretsOutAndLeavesTheRest(t *testing.T) {
+func TestRedactRemovesSecretsAndLeavesTheRest(t *testing.T) {
 	v, err := Parse(map[string]string{"dataset": "s3://b/x"}, map[string]string{"AWS_ACCESS_KEY_ID": "AKIDX", "AWS_SECRET_ACCESS_KEY": "s3cr3t", "AWS_REGION": "eu-1"}, Policy{})
 	require.NoError(t, err)
 	require.Equal(t, "key (AWS_ACCESS_KEY_ID) of eu-1, (AWS_SECRET_ACCESS_KEY)", v.Redact("key AKIDX of eu-1, s3cr3t"))

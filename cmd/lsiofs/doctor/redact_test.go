@@ -16,7 +16,7 @@ import (
 // planted is part of names that must not appear in a report.
 const planted = "zqxjplanted"
 
-func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
+func TestRedactorPassesWhatIsLsiofssOwn(t *testing.T) {
 	for in, want := range map[string]string{
 		"tar: /data/x/secret-003.tar: record 17 at [1048576, 1052672): crc32c mismatch": "tar: … record 17 at [1048576, 1052672): crc32c …",
 		"no shard is compressed, and the dataset fits in memory":                        "no shard is compressed, and the dataset fits in memory",
@@ -33,7 +33,7 @@ func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
 	}
 }
 
-func TestAVeilOfAMachine(t *testing.T) {
+func TestRedactorOfAMachine(t *testing.T) {
 	v := newRedactor()
 	v.secrets = append(v.secrets, planted)
 	m := goodMachine()
