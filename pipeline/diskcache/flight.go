@@ -358,7 +358,7 @@ func (f *flight) end(kept int64) {
 	for _, d := range done {
 		s.drop(o, d.off, d.n)
 	}
-	s.calm(f)
+	s.unpromote(f)
 	f.unclaim()
 	f.free()
 	s.release(o)

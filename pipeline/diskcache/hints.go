@@ -316,8 +316,8 @@ func (f *flight) isBack() bool {
 	return f.arrived || f.gone
 }
 
-// calm ends a flight that may have been promoted.
-func (s *Storage) calm(f *flight) {
+// unpromote removes a flight that has ended from those that were promoted.
+func (s *Storage) unpromote(f *flight) {
 	s.promoting.Lock()
 	defer s.promoting.Unlock()
 	if i := slices.Index(s.urgent, f); i >= 0 {

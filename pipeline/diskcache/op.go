@@ -18,7 +18,7 @@ type op struct {
 	s       *Storage
 	read    *storage.Read
 	object  *object
-	sealed  *seal // of the object, if the page cache held all pages before anything was read
+	sealed  *seal // the object's, if the page cache held all of pages before anything was read
 	pages   run
 	planned bool          // the sums have been read: plan is next
 	sums    []byte        // of pages

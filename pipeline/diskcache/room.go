@@ -182,7 +182,7 @@ func (r *room) leaves(n int64) bool {
 	return r.free-n >= r.reserve
 }
 
-// lacks returns DownToReserve for n bytes, as the file system is now.
+// lacks returns what DownToReserve returns for n bytes, as the file system is now.
 func (r *room) lacks(n int64) string {
 	s, err := r.space()
 	if err != nil {

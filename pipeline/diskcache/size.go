@@ -113,8 +113,8 @@ func (s Size) Bound(p Place) int64 {
 // GiB.
 func Reserve(totalBytes int64) int64 { return min(totalBytes/10, 20<<30) }
 
-// DownToReserve returns, in words, that a file system with freeBytes has not n bytes more than the
-// reserveBytes that a cache leaves free, and so the cache keeps nothing; "" if it has.
+// DownToReserve returns why a cache keeps nothing more, in words for the user, if writing n bytes to
+// a file system with freeBytes would leave less free than reserveBytes; otherwise it returns "".
 func DownToReserve(freeBytes, reserveBytes, n int64) string {
 	if freeBytes-n >= reserveBytes {
 		return ""

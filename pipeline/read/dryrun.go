@@ -60,9 +60,9 @@ const lendRecords = 256
 
 // DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
 // what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
-// with the same memory, over a storage that answers at once without data, and with decoders that
-// only advance, and only while the reader waits, as if it took no time between its calls. So it
-// counts what would really happen. Without a spool it is the same each time.
+// with the same memory, over a storage that answers at once without data. Decoders produce no data,
+// and advance only while the reader waits, as if the reader spent no time between its calls. So it
+// counts about what would really happen. Without a spool it is the same each time.
 //
 // It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and

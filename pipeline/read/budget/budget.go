@@ -50,7 +50,7 @@ func (b *Budget) Rest() int64 {
 type Urgency int
 
 const (
-	Opportunistic Urgency = iota // stay within the budget, and drop only what was delivered
+	Opportunistic Urgency = iota // stay within the budget, and drop only what was delivered or is cheap to open again
 	Prefetch                     // stay within the budget
 	Demand                       // a reader waits: stay within the budget if possible
 )

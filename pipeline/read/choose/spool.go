@@ -218,10 +218,11 @@ func (e *entering) lostAgain(memberBytes, recordBytes float64) float64 {
 	return e.share * e.lost * (memberBytes/2 + max(e.pieceBytes, recordBytes)) / recordBytes
 }
 
-// LoadsRecords reports whether pieces of a spool are loaded for about one record at a time, and
-// should be small: in a full shuffle, and if much more waits in the shuffle, on average, than memory
-// holds. Shards that are not compressed count only by themselves: they are mostly mapped. Where
-// requests are to be saved, they keep their large pieces.
+// LoadsRecords reports whether pieces of a spool are loaded for about one record at a time, and so
+// should be small: in a full shuffle, and if more records wait in the shuffle, on average, than
+// memory holds. Only records of compressed shards count, because the others are mostly mapped. At a
+// service, pieces are small only in a full shuffle if some shards are not compressed: each piece of
+// these is a request.
 func (v *Survey) LoadsRecords(c *Choice) bool {
 	s := Sizes{Settings: v.Settings, Limits: v.Limits, Held: v.Held}
 	h, o := &s.Held, s.Order
@@ -240,7 +241,7 @@ func (v *Survey) LoadsRecords(c *Choice) bool {
 	return lostPart*bytes > float64(s.Limits.CacheBytes)
 }
 
-// lostPart is how much more memory it takes to keep what waits in a shuffle than that has bytes,
-// because segments also hold records that have been delivered. TestSpoolHasSmallPiecesIfMuchWaits
-// has the measured cases.
+// lostPart is how many bytes of memory it takes to keep one byte that waits in a shuffle, because
+// segments also hold records that have been delivered. TestSpoolHasSmallPiecesIfMuchWaits has the
+// measured cases.
 const lostPart = 1.5

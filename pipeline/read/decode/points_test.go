@@ -35,7 +35,7 @@ func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	require.Equal(t, map[int]int{39: 1, 12: 1, 25: 1}, o.came)
 }
 
-// A paused decoder is closed for others' sake only if it holds more than would be decoded to open
+// CloseCheap closes a paused decoder only if it holds more bytes than would be decoded to open
 // another one in its place.
 func TestCheapDecodersAreClosed(t *testing.T) {
 	o, set := newOwner(t, long)

@@ -99,9 +99,9 @@ func (s *Set) run(d *Decoder) {
 	}
 }
 
-// Step makes a decoder of a dry run open, or advance by a piece, as if it and others had a core each
-// for their turns, and reports whether there was one that had something to do. In other runs, and
-// if there is a spool, decoders have goroutines, and it returns false.
+// Step opens a decoder of a dry run, or advances one by a piece, in the order in which they would
+// take turns on all cores. It returns false if none has anything to do. In other runs, and if there
+// is a spool, decoders run on goroutines, and it returns false.
 func (s *Set) Step() bool {
 	s.mu.Lock()
 	if len(s.ready) == 0 {
@@ -114,7 +114,7 @@ func (s *Set) Step() bool {
 	s.TakeCore()
 	opens, step := d.dec == nil, s.advance
 	if opens {
-		step = s.prepare // it would wait for storage, and leave its core to the next one
+		step = s.prepare // a real one would wait for storage here, and leave its core to the next one
 	}
 	more := step(d)
 	s.GiveCore()

@@ -208,9 +208,9 @@ func (s *Set) closeOldest() bool {
 	return true
 }
 
-// CloseCheap closes a paused decoder that is not worth its memory, and reports whether there was
-// one: it holds more bytes than would be decoded to open another one in its place, so keeping
-// pieces in that memory saves more. The one for which the difference is greatest is closed.
+// CloseCheap closes a paused decoder that holds more bytes than would be decoded to open another one
+// in its place, and reports whether there was one. The decoder for which the difference is greatest
+// is closed.
 func (s *Set) CloseCheap() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -189,8 +189,8 @@ func (w *Lookahead) Announce() {
 	}
 }
 
-// Promote sends the plan again from record k on, for a reader that has waited for it for long: it
-// is due now. Exact plans have no due times, so it does nothing for them.
+// Promote sends the plan again from record k on, because a reader has been waiting for that record:
+// it is due now. Exact plans have no due times, so it does nothing for them.
 func (w *Lookahead) Promote(k uint64) {
 	if w == nil || w.plan.Exact || !w.told || k < w.at || k > w.to {
 		return
