@@ -20,7 +20,7 @@
 //	lane       one of the L equal slices of the permuted chunks (L is the number of lanes), each
 //	           shuffled by a reservoir of its own: draw a random record, put the next one in its
 //	           place
-//	group      L/K lanes that take turns; K is the number of groups
+//	group      one of K sets of L/K lanes; the lanes of a group take turns
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
 //	worker     one reader; the records of worker w are one stream
@@ -62,9 +62,9 @@
 //     them. Short records, and records in mapped files, are copied first.
 //
 // The order depends on the catalog, never on the data, so the next records are known before they
-// are read: sizes are exact before a byte is read, a resume costs arithmetic only, and reading
-// ahead never guesses. The bytes never depend on timing, memory, engine, number of threads or read
-// size.
+// are read: sizes are exact before a byte is read (the catalog has each record's size), a resume
+// costs arithmetic only, and reading ahead never guesses. The bytes never depend on timing, memory,
+// engine, number of threads or read size.
 //
 // # How a dataset is indexed
 //
@@ -85,57 +85,76 @@
 //
 // A document is restored by writing it to that file, by renaming a file onto it, or by --resume.
 // checkpoint parses it and checks it against the dataset and the order (checkpoint/resolve.go),
-// order makes the view of what is left (G′; order/view.go), and fs replaces the worker files by those of that view
-// (fs/tree.go). No record is read.
+// order makes the view of what is left (G′; order/view.go) when generation.go sets up the streams,
+// and fs replaces the worker files by those of that view (fs/view.go, tree.go). No record is read.
 //
 // # Where things happen
 //
-//	who frees a block of memory         its owner, if nothing pins it (budget.Pins): the scanner its
-//	                                    segments (read/scan/cache.go), the gatherer its batches
-//	                                    (read/gather/batch.go), package mapped its regions, crops
-//	                                    its chunks (blockcache). read/budget counts them
-//	what is dropped when memory is full read/scan/cache.go: the oldest segment of which most records
-//	                                    have gone out; the others are copied if they are few. Before
-//	                                    more is lost: decoders that are cheap to open again
-//	                                    (decode.CloseCheap).
+//	who frees a block of memory         its owner, once nothing pins it. Owners: the scanner, of its
+//	                                    segments (read/scan/cache.go); the gatherer, of its batches
+//	                                    (read/gather/batch.go); package mapped, of its regions
+//	                                    (read/mapped/region.go); crops, of its chunks
+//	                                    (blockcache/cache.go). read/budget counts what scan and
+//	                                    gather hold; mapped bytes and chunks have their own limits
+//	what is dropped when memory is full read/scan/cache.go: first the oldest segment whose records
+//	                                    have mostly gone out; the others are copied, if they are
+//	                                    few. Then paused decoders that are cheap to open again
+//	                                    (decode.CloseCheap). Last, what is still wanted.
 //	                                    read/gather/batch.go: batches of the reader that has been
-//	                                    idle longest. blockcache: chunks of Zarr arrays that are
-//	                                    wanted last
+//	                                    idle longest. read/mapped/region.go: regions whose records
+//	                                    were all delivered, then the oldest. blockcache: chunks of
+//	                                    Zarr arrays that are wanted last
 //	a reader waits for a record         read/scan/reader.go and read/gather/reader.go (wait)
 //	a failed read is repeated           files: storage/retry.go. Services: storage/remote/serve.go,
 //	                                    where history.next decides what to do
-//	the disk cache is full mid-epoch    diskcache/room.go: what the readers will need soon stays in
-//	                                    their share of it, other data passes through without being
-//	                                    written; what was cached for good stays until its object is
-//	                                    unused (diskcache/keeper.go). ENOSPC: diskcache/disk.go
-//	a decoded shard is kept on disk     read/spool decodes it onto a shelf: a file in the disk cache,
-//	                                    with a checksum for each page, which survives a remount
-//	                                    (diskcache/kept.go, shelf.go), or a file without a name
+//	the disk cache is full mid-epoch    diskcache/room.go: what is permanent stays, until its object
+//	                                    is unused (diskcache/keeper.go). What arrives goes into a
+//	                                    share that is set aside for it, until the readers have
+//	                                    passed it; without room there, it is not written.
+//	                                    ENOSPC: diskcache/disk.go
+//	a decoded shard is kept on disk     read/decode (spool.go) decodes it onto a shelf: a file in the
+//	                                    disk cache that survives a remount (diskcache/kept.go,
+//	                                    diskcache/shelf.go), or a file without a name
 //	                                    (diskcache/nameless.go)
+//	a page of the disk cache is checked each time it is read (diskcache/following.go); of an object
+//	                                    that is complete, once (diskcache/sealed.go)
 //	a hint is sent to a storage         read/window/lookahead.go walks the order ahead of each
-//	                                    reader and calls storage.Hints, which diskcache (hints.go),
-//	                                    remote (remote.go) and crops (future.go) implement
+//	                                    reader and calls storage.Hints, which diskcache/hints.go,
+//	                                    storage/remote/remote.go and storage/crops/future.go
+//	                                    implement; storage/union/hints.go passes it to a source of
+//	                                    a mixture
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
-//	a shard was replaced or rewritten   each storage compares the version that was listed
-//	                                    (files: storage/local/local.go, after each read) and returns
-//	                                    storage.ErrChanged; read/stats.go reports it once,
-//	                                    fs/errno.go turns it into EIO. A replaced file that is open
-//	                                    is still read; with --grow and --hold, storage/hardlink
-//	                                    reads replaced files to the end of the epoch
-//	reads that nobody needs any more    read/scan/load.go and read/gather/run.go cancel those that
-//	                                    have not begun, without waiting; storage asks Read.Wanted
-//	a stream's size                     stream/set.go and sweep.go, from the order and the catalog
+//	a shard was replaced or rewritten   each storage compares the version that was listed (files:
+//	                                    storage/local/local.go, after each read; services:
+//	                                    storage/remote/answer.go) and returns storage.ErrChanged.
+//	                                    read/stats.go (Changes) lists the shard once, for status;
+//	                                    fs/errno.go turns the error into EIO. An open file that is
+//	                                    replaced by a rename is still read, as its descriptor is of
+//	                                    the old file; with --grow and --hold, storage/hardlink keeps
+//	                                    replaced files to the end of the epoch
+//	reads that nobody needs any more    read/scan/load.go and read/gather/run.go mark those that have
+//	                                    not begun; a storage asks Read.Wanted before it begins one
+//	a stream's size                     stream/set.go and stream/sweep.go, from the order and the catalog
 //	the text of why a strategy is used  read/choose/choose.go
 //	--mix meets the order               mixing.go: order.Mixture draws the source of each record;
 //	                                    catalog.Union and storage/union make one dataset of them
-//	an error becomes an errno           fs/errno.go, nowhere else
+//	what plan forecasts                 forecast.go: read/dryrun.go runs the real scanner, gatherer
+//	                                    and spool over a storage that brings no data, and counts
+//	a growing dataset's next epoch      growing/snapshot/start.go starts it when a program asks for
+//	                                    it, not when the old one ends; generations.go opens it, and
+//	                                    fs/view.go makes it the current one
+//	an error becomes an errno           fs/errno.go, nowhere else (fs/rings answers EIO to a request
+//	                                    that it can't decode)
 //	memory is divided                   read/choose, from --memory and sizes alone; among fetchers,
 //	                                    read/budget/shared.go
 //	a dataset's name becomes a storage  mount.go: the table of schemes; storage/remote/target parses
 //	                                    URLs
-//	a file is taken for a shard         catalog/discover/decide.go; target.go has the names that are
-//	                                    left out
+//	a file is taken for a shard         catalog/discover/decide.go; catalog/discover/target.go has
+//	                                    the names that are left out
+//	goroutines are waited for           by Close of the struct that started them: engine, storage,
+//	                                    disk cache, fetcher, layouts, generations, snapshotter; in
+//	                                    fs, by Mount.Wait
 //	things are closed                   mount.go: in the reverse order of opening, also when a
 //	                                    step of opening fails
 //
@@ -150,8 +169,8 @@
 //	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
 //	a scheme   a line in the table of mount.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests), a case in
-//	           storage/remote/target and one wherever service.go and mount.go tell buckets from
-//	           web servers; storagetest runs it
+//	           storage/remote/target, and one wherever service.go, mount.go and spec/selection.go
+//	           tell buckets from web servers; storagetest runs it
 //	a wrapper  a storage.Storage around another one; its method Caps states which capabilities it
 //	           passes on, and storagetest.RunWrapper checks that. It is put in where the table of
 //	           mount.go opens the storage below. storage.Retrying shows how to lose nothing
@@ -177,7 +196,7 @@
 //	     └───────────────────────┘     └───────────────────────┘
 //
 // Sets, streams and handles belong to the generation that made them. A set whose generation was
-// closed answers with stream.ErrRetired, and can be requested again.
+// closed answers with stream.ErrRetired; its user requests the set again, which opens the generation.
 //
 // # Packages
 //
@@ -200,7 +219,7 @@
 //	pipeline/read/mapped                  pieces that are read from the page cache by mmap
 //	pipeline/read/gather                  reads exactly the records that come next
 //	pipeline/read/readtest                datasets, orders and storages for tests of read
-//	pipeline/plan                         byte ranges to the reads to issue; pure
+//	pipeline/plan                         byte ranges to the reads to issue; pure (not the verb plan)
 //	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
 //	pipeline/storage                      the interface of storages, capabilities, profiles; Reader, Retrying
