@@ -266,39 +266,12 @@ func Answers(ctx context.Context, path string) error {
 // answers is Answers. From soon on it gives up if the server is seen to be stopped, and after bound
 // in any case.
 func answers(ctx context.Context, path string, soon, bound time.Duration) error {
-	return AwaitAnswer(ctx, path, soon, soon, func(path string, waited time.Duration) error {
+	return filesystem.AwaitAnswer(ctx, path, soon, soon, func(path string, waited time.Duration) error {
 		if err := Silence(path, bound); waited >= bound || errors.Is(err, errStopped) {
 			return err
 		}
 		return nil
 	})
-}
-
-// AwaitAnswer waits until the file system that path is on answers, or until ctx ends. After first,
-// and every again from then on, it calls silent with the absolute path and how long it has waited;
-// an error of silent ends the wait.
-func AwaitAnswer(ctx context.Context, path string, first, again time.Duration, silent func(path string, waited time.Duration) error) error {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	answered := filesystem.Answer(path)
-	begin := time.Now()
-	next := time.NewTimer(first)
-	defer next.Stop()
-	for {
-		select {
-		case <-answered:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-next.C:
-			if err := silent(path, time.Since(begin)); err != nil {
-				return err
-			}
-			next.Reset(again)
-		}
-	}
 }
 
 // errStopped is ErrSilent for a server that is stopped.

@@ -226,7 +226,7 @@
 //	pipeline/storage/local                files below a directory
 //	pipeline/storage/local/hints          which files may have changed, by inotify
 //	pipeline/storage/local/localtest      a storage of real files, for tests
-//	pipeline/storage/filesystem           the file system below: the reads it is fast at, versions of files
+//	pipeline/storage/filesystem           the file system below: whether it answers, fast reads, versions of files
 //	pipeline/storage/fileset              directories of files, each read as one archive
 //	pipeline/storage/arrays               several array files read as one
 //	pipeline/storage/crops                crops of Zarr arrays, computed from chunks

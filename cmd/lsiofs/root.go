@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -151,7 +152,7 @@ func awaitPaths(c *cobra.Command, args []string, u *terminal.UI) error {
 		if strings.Contains(path, "://") {
 			continue
 		}
-		err := fs.AwaitAnswer(c.Context(), path, awaitFirst, awaitAgain, func(path string, waited time.Duration) error {
+		err := filesystem.AwaitAnswer(c.Context(), path, awaitFirst, awaitAgain, func(path string, waited time.Duration) error {
 			u.Notef("waiting: %v", fs.Silence(path, waited.Round(time.Second)))
 			return nil
 		})

@@ -1,6 +1,6 @@
-// Package filesystem examines the file system that files are on: which reads it is fast at, which
-// versions its files have, and whether a path is a regular file before it is opened. The storages
-// that read files (local, fileset) share it.
+// Package filesystem examines the file system that files are on: whether it answers, which reads it
+// is fast at, which versions its files have, and whether a path is a regular file before it is
+// opened. The storages that read files (local, fileset) share it.
 //
 //	path ──► Look ──► Place: kind, identity ──► FindProfile ──► storage.Profile
 //	         statfs, sysfs, mountinfo           │

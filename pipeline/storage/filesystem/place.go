@@ -1,6 +1,7 @@
 package filesystem
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -174,16 +176,37 @@ func (m machine) look(path string, layer int) (Place, error) {
 	return p, nil
 }
 
-// Answer returns a channel that is closed when the file system that path is on has responded, even
-// with an error. As long as it has not, any other access to the path may hang.
-func Answer(path string) <-chan struct{} {
+// AwaitAnswer waits until the file system that path is on answers, even with an error, or until ctx
+// ends: as long as it does not answer, any other access to the path may hang. After first, and every
+// again from then on, it calls silent with the absolute path and how long it has waited; an error of
+// silent ends the wait.
+func AwaitAnswer(ctx context.Context, path string, first, again time.Duration, silent func(path string, waited time.Duration) error) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
 	answered := make(chan struct{})
 	go func() { // ends with the process at the latest
 		var st unix.Statfs_t
 		_ = unix.Statfs(path, &st)
 		close(answered)
 	}()
-	return answered
+	begin := time.Now()
+	next := time.NewTimer(first)
+	defer next.Stop()
+	for {
+		select {
+		case <-answered:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-next.C:
+			if err := silent(path, time.Since(begin)); err != nil {
+				return err
+			}
+			next.Reset(again)
+		}
+	}
 }
 
 // networks are the types of file systems that depend on another machine, or on a program. Those of
