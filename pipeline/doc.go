@@ -220,7 +220,7 @@
 //	pipeline/read/gather                  reads exactly the records that come next
 //	pipeline/read/readtest                datasets, orders and storages for tests of read
 //	pipeline/plan                         byte ranges to the reads to issue; pure (not the verb plan)
-//	pipeline/blockcache                   memory for blocks, and a cache of those that are wanted soonest
+//	pipeline/blockcache                   a cache of the blocks that are wanted soonest
 //	pipeline/diskcache                    objects of a slow storage kept on a local disk
 //	pipeline/storage                      the interface of storages, capabilities, profiles; Reader, Retrying
 //	pipeline/storage/local                files below a directory
@@ -287,7 +287,7 @@
 //	fs/rings                              FUSE requests through io_uring
 //	fs/rings/ringstest                    enables FUSE over io_uring in tests
 //	fs/kernelbench                        compares ways to talk to the kernel's FUSE
-//	uring                                 reads files by io_uring, or pread on threads
+//	uring                                 reads files by io_uring, or pread on threads; memory to read into
 //	uring/blocking                        goroutines for system calls that may hang
 //	uring/uringbench                      compares uring with fio
 //	cmd/lsiofs                            the command line: its verbs, and packages of the large ones

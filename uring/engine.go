@@ -38,7 +38,8 @@
 // Map returns page-aligned memory outside the Go heap, in 2 MiB pages if the kernel has them:
 // direct reads of 128 KiB and more into such pages were measured to be twice as fast. The kernel
 // writes to a request's buffer until the read completes, even if the submitter is gone. So an
-// engine keeps every request in a table until then.
+// engine keeps every request in a table until then. An Arena lends such memory, within a bound, and
+// reuses what is given back.
 package uring
 
 import (

@@ -5,13 +5,15 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Cache keeps blocks in bounded memory. Its methods may be called concurrently.
 type Cache[K comparable] struct {
 	mu     sync.Mutex
 	unused sync.Cond // signals that pinned has become 0
-	arena  *Arena
+	arena  *uring.Arena
 	blocks map[K]*Block[K] // those that have memory or are wanted
 	// idle blocks are filled and not pinned. The first to evict is at the top.
 	idle   idle[K]
@@ -26,7 +28,7 @@ type Cache[K comparable] struct {
 // Block is a block that is in memory or is wanted. It belongs to its Cache.
 type Block[K comparable] struct {
 	key    K
-	slot   *Slot // nil if it has no memory
+	slot   *uring.Slot // nil if it has no memory
 	filled bool
 	users  int
 	used   uint64
@@ -36,7 +38,7 @@ type Block[K comparable] struct {
 
 // New returns an empty cache that maps up to maxBytes.
 func New[K comparable](maxBytes int64) *Cache[K] {
-	c := &Cache[K]{arena: NewArena(ArenaConfig{BoundBytes: maxBytes, SlabsFrom: 1}), blocks: map[K]*Block[K]{}}
+	c := &Cache[K]{arena: uring.NewArena(uring.ArenaConfig{BoundBytes: maxBytes, SlabsFrom: 1}), blocks: map[K]*Block[K]{}}
 	c.unused.L = &c.mu
 	return c
 }
@@ -117,7 +119,7 @@ func (c *Cache[K]) Fill(k K, sizeBytes int64) *Block[K] {
 	if b.slot = c.room(sizeBytes, due); b.slot == nil {
 		return nil
 	}
-	b.slot.of, b.users = b, 1
+	b.slot.Of, b.users = b, 1
 	c.pin(b)
 	c.blocks[k] = b
 	return b
@@ -159,7 +161,7 @@ func (c *Cache[K]) release(b *Block[K]) {
 
 // room returns a slot, if need be by evicting blocks that are wanted later than due, and none of
 // them for a block that would not fit then. It is called with mu held.
-func (c *Cache[K]) room(sizeBytes int64, due uint64) *Slot {
+func (c *Cache[K]) room(sizeBytes int64, due uint64) *uring.Slot {
 	if sizeBytes > c.arena.BoundBytes()-c.pinnedBytes {
 		return nil
 	}
@@ -184,19 +186,19 @@ func (c *Cache[K]) room(sizeBytes int64, due uint64) *Slot {
 // evictAround evicts a block, and all others of its slab, so that this can be unmapped, even if they
 // are wanted sooner. It returns false if one of them is pinned.
 func (c *Cache[K]) evictAround(b *Block[K]) bool {
-	s := b.slot.slab
-	if s == nil {
+	slots := b.slot.Together()
+	if slots == nil {
 		c.evict(b)
 		return true
 	}
-	for _, x := range s.slots {
-		if x.of != nil && x.of.(*Block[K]).at < 0 {
+	for _, x := range slots {
+		if x.Of != nil && x.Of.(*Block[K]).at < 0 {
 			return false
 		}
 	}
-	for _, x := range s.slots {
-		if x.of != nil {
-			c.evict(x.of.(*Block[K]))
+	for _, x := range slots {
+		if x.Of != nil {
+			c.evict(x.Of.(*Block[K]))
 		}
 	}
 	return true

@@ -1,8 +1,8 @@
-// Package blockcache keeps blocks of bytes in bounded memory outside of the Go heap. A Cache is for
-// callers that compute or decode blocks and then need them several times. It knows neither what a
-// block holds nor where it comes from: a key is any comparable value. An Arena is the memory alone.
+// Package blockcache keeps blocks of bytes in bounded memory outside of the Go heap, for callers that
+// compute or decode blocks and then need them several times (storage/crops). It knows neither what a
+// block holds nor where it comes from: a key is any comparable value.
 //
-// # Use of a Cache
+// # Use
 //
 //	c := blockcache.New[key](maxBytes)
 //	if b := c.Get(k); b != nil {               // pinned
@@ -42,28 +42,19 @@
 //
 // # Memory
 //
-// An Arena maps memory for any cache, in slots:
+// Blocks are slots of a uring.Arena. If another size needs the memory of a slab of slots, Cache evicts
+// all blocks of the slab. A pinned block is never evicted, so neither is its slab. What is mapped
+// stays within the bound, free slots included. Besides, a block costs about 200 bytes, also one that
+// is wanted and not in memory: callers bound what they announce.
 //
-//	up to half a huge page   cut from a slab of huge pages, with others of its size
-//	larger, or no slabs      mapped by itself
+// # What does not use it
 //
-// A slot that is given back is reused for the same size. If another size needs the memory, free
-// slots that are mapped by themselves are unmapped, the oldest first, and then slabs whose slots are
-// all free. Cache evicts all blocks of a slab for that. A pinned block is never evicted, so neither
-// is its slab. What is mapped stays within the bound, free slots included. Besides, a block costs
-// about 200 bytes, also one that is wanted and not in memory: callers bound what they announce.
-//
-// # Users
-//
-//	storage/crops   Cache: decoded chunks, or blocks of them, for all readers
-//	read/budget     Arena: the batches of readers that gather
-//	read/scan       Arena: segments, each with many pieces
-//
-// Readers that scan and gather have caches of their own, because these are asked for each record. A
-// scan finds a piece by its number in a table, without a lock, and pins the segment that has it once
-// for all records of a call. Get costs a look-up in a map and the order of the heap: pinning pieces
-// through a Cache made scanning records of 120 bytes a sixth slower. A segment is full of pieces of
-// all sizes and is freed as a whole, its undelivered records moved together; which of them come
-// soonest is not known beyond what is read ahead. What a gatherer has is in the order of its reader,
-// which drops what it has passed: there is nothing to look up and nothing to choose.
+// Readers that scan and gather take slots of an Arena, and have caches of their own, because these
+// are asked for each record. A scan finds a piece by its number in a table, without a lock, and pins
+// the segment that has it once for all records of a call. Get costs a look-up in a map and the order
+// of the heap: pinning pieces through a Cache made scanning records of 120 bytes a sixth slower. A
+// segment is full of pieces of all sizes and is freed as a whole, its undelivered records moved
+// together; which of them come soonest is not known beyond what is read ahead. What a gatherer has is
+// in the order of its reader, which drops what it has passed: there is nothing to look up and nothing
+// to choose.
 package blockcache

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/lsiofs/lsiofs/pipeline/blockcache"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 const (
@@ -27,14 +27,14 @@ type Blocks struct {
 	budget atomic.Int64 // above it nothing is mapped, except for readers that wait
 
 	mu    sync.Mutex
-	arena *blockcache.Arena
+	arena *uring.Arena
 	taken int64 // bytes of the blocks that were taken and not given back
 }
 
 // Block is memory of Blocks. The zero value has none.
 type Block struct {
 	Mem  []byte
-	slot *blockcache.Slot
+	slot *uring.Slot
 }
 
 // NewBlocks returns Blocks whose size is a 32nd of the budget, but at most 1 MiB and at least 64
@@ -44,7 +44,7 @@ func NewBlocks(budget int64) *Blocks {
 	for n < maxBlockBytes && 2*n <= budget/32 {
 		n *= 2
 	}
-	p := &Blocks{BlockBytes: n, full: budget, arena: blockcache.NewArena(blockcache.ArenaConfig{BoundBytes: budget, SlabsFrom: slabBudget})}
+	p := &Blocks{BlockBytes: n, full: budget, arena: uring.NewArena(uring.ArenaConfig{BoundBytes: budget, SlabsFrom: slabBudget})}
 	p.budget.Store(budget)
 	return p
 }
@@ -65,7 +65,7 @@ func (p *Blocks) Round(n int64) int64 {
 }
 
 // lock returns the arena, within the present budget. The caller unlocks mu.
-func (p *Blocks) lock() *blockcache.Arena {
+func (p *Blocks) lock() *uring.Arena {
 	p.mu.Lock()
 	p.arena.Bound(p.budget.Load())
 	return p.arena

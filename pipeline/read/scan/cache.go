@@ -4,11 +4,11 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/lsiofs/lsiofs/pipeline/blockcache"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/decode"
 	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // cache holds the segments. All its methods are called with Scanner.mu held.
@@ -359,10 +359,10 @@ func (s *slots) has(piece, i int) bool {
 // killed: its memory returns to the cache, and the struct stays valid for remaining pointers to it.
 type segment struct {
 	budget.Memory
-	slot    *blockcache.Slot // that has the bytes; nil once it was freed
-	used    int64            // guarded by Scanner.mu
-	entries []*entry         // guarded by Scanner.mu
-	tables  int64            // bytes of entries, guarded by Scanner.mu
+	slot    *uring.Slot // that has the bytes; nil once it was freed
+	used    int64       // guarded by Scanner.mu
+	entries []*entry    // guarded by Scanner.mu
+	tables  int64       // bytes of entries, guarded by Scanner.mu
 }
 
 // entry is a piece in memory, or what is left of one: where each record is in its segment or
@@ -448,7 +448,7 @@ func (e *entry) liveBytes() int64 {
 // new pages, which costs a third of what it costs to read them from a service. Spare memory counts
 // as held until it is unmapped. All methods are called with Scanner.mu held.
 type memory struct {
-	arena    *blockcache.Arena
+	arena    *uring.Arena
 	segment  int64        // bytes of a usual segment
 	released func([]byte) // tests overwrite released memory
 	dry      bool         // Options.Dry: no byte is touched
@@ -459,7 +459,7 @@ type memory struct {
 // longer.
 func newMemory(segment int64, released func([]byte), dry bool) memory {
 	return memory{
-		arena:   blockcache.NewArena(blockcache.ArenaConfig{BoundBytes: 1 << 62, LooseFrom: budget.RoundToPages(segment) + 1}), // the cache calls Trim
+		arena:   uring.NewArena(uring.ArenaConfig{BoundBytes: 1 << 62, LooseFrom: budget.RoundToPages(segment) + 1}), // the cache calls Trim
 		segment: segment, released: released, dry: dry,
 	}
 }
@@ -477,10 +477,10 @@ func (m *memory) grows(n int64) int64 {
 }
 
 // take returns n bytes or more.
-func (m *memory) take(n int64) (*blockcache.Slot, error) { return m.arena.Take(n, true) }
+func (m *memory) take(n int64) (*uring.Slot, error) { return m.arena.Take(n, true) }
 
 // give takes memory back, which is spare from then on.
-func (m *memory) give(s *blockcache.Slot) {
+func (m *memory) give(s *uring.Slot) {
 	if m.released != nil {
 		m.released(s.Bytes)
 	}

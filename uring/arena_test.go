@@ -1,4 +1,4 @@
-package blockcache
+package uring
 
 import (
 	"encoding/binary"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // For any sequence of operations, slots have the size that was asked for and do not overlap, memory
@@ -105,7 +103,7 @@ func TestSlotsAreReused(t *testing.T) {
 
 // Small slots have huge pages if the bound has room for these, and otherwise share small pages.
 func TestSmallSlotsShareTheirPages(t *testing.T) {
-	a := NewArena(ArenaConfig{BoundBytes: uring.HugePageBytes + 8192, SlabsFrom: 1})
+	a := NewArena(ArenaConfig{BoundBytes: HugePageBytes + 8192, SlabsFrom: 1})
 	var out []*Slot
 	for {
 		s, err := a.Take(1024, false)
@@ -115,12 +113,12 @@ func TestSmallSlotsShareTheirPages(t *testing.T) {
 		}
 		out = append(out, s)
 	}
-	require.Len(t, out, (uring.HugePageBytes+8192)/1024)
-	require.EqualValues(t, uring.HugePageBytes+8192, a.MappedBytes())
+	require.Len(t, out, (HugePageBytes+8192)/1024)
+	require.EqualValues(t, HugePageBytes+8192, a.MappedBytes())
 	for _, s := range out {
 		require.NoError(t, a.Give(s))
 	}
-	large, err := a.Take(uring.HugePageBytes+4096, false)
+	large, err := a.Take(HugePageBytes+4096, false)
 	require.NoError(t, err)
 	require.NotNil(t, large, "what small slots had is unmapped for it")
 	require.NoError(t, a.Give(large))

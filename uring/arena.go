@@ -1,15 +1,18 @@
-package blockcache
+package uring
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/lsiofs/lsiofs/uring"
-)
-
-// Arena is memory outside of the Go heap, in slots of any size. Small ones are cut from slabs of
-// huge pages: copying a few hundred bytes at a time from scattered addresses would otherwise spend
-// as much on page lookups. Slots that are given back are reused, because the kernel has to clear new
-// pages, and unmapped when the bound requires it. It is not safe for concurrent use.
+// Arena lends memory that Map has returned, in slots of any size:
+//
+//	up to half a huge page   cut from a slab of huge pages, with others of its size
+//	larger, or no slabs      mapped by itself
+//
+// Slabs are of huge pages because copying a few hundred bytes at a time from scattered addresses would
+// otherwise spend as much on page lookups. A slot that is given back is reused for the same size,
+// because the kernel has to clear new pages. If another size needs the memory, free slots that are
+// mapped by themselves are unmapped, the oldest first, and then slabs whose slots are all free.
+//
+// It is not safe for concurrent use.
 type Arena struct {
 	config ArenaConfig
 
@@ -40,8 +43,10 @@ type Slot struct {
 	// Bytes is as long as what was asked for, or a little longer (ArenaConfig.LooseFrom).
 	Bytes []byte
 
+	// Of is for the user of the slot: what it is used for. Give sets it to nil.
+	Of any
+
 	slab *slab // nil: mapped by itself
-	of   any   // the block of a Cache that uses it; nil if it is free
 }
 
 // slab is pages that are cut into slots of one size.
@@ -50,8 +55,6 @@ type slab struct {
 	slots []*Slot
 	used  int // slots that are not free
 }
-
-const pageBytes = 4096
 
 // NewArena returns an arena that has mapped nothing.
 func NewArena(c ArenaConfig) *Arena { return &Arena{config: c, cut: map[int64][]*Slot{}} }
@@ -92,19 +95,28 @@ func (a *Arena) Take(n int64, beyond bool) (*Slot, error) {
 	bound := a.config.BoundBytes
 	huge := a.config.SlabsFrom > 0 && bound >= a.config.SlabsFrom
 	switch {
-	case huge && n <= uring.HugePageBytes/2 && a.mapped+uring.HugePageBytes <= bound:
-		return a.cutSlab(n, uring.HugePageBytes)
+	case huge && n <= HugePageBytes/2 && a.mapped+HugePageBytes <= bound:
+		return a.cutSlab(n, HugePageBytes)
 	case a.mapped+size > bound && !beyond:
 		return nil, nil
 	case 2*n <= size:
 		return a.cutSlab(n, size)
 	}
-	mem, err := uring.Map(int(size))
+	mem, err := Map(int(size))
 	if err != nil {
 		return nil, err
 	}
 	a.mapped += size
 	return &Slot{Bytes: mem[:n:size]}, nil
+}
+
+// Together returns the slots of s's slab, s and free ones included: this memory is unmapped once all
+// of them are free. It returns nil if s is mapped by itself.
+func (s *Slot) Together() []*Slot {
+	if s.slab == nil {
+		return nil
+	}
+	return s.slab.slots
 }
 
 func roundToPages(n int64) int64 { return (n + pageBytes - 1) &^ (pageBytes - 1) }
@@ -142,7 +154,7 @@ func (a *Arena) Reuses(n int64) int64 {
 
 // cutSlab maps a slab of that many bytes for slots of n bytes, and returns one.
 func (a *Arena) cutSlab(n, bytes int64) (*Slot, error) {
-	mem, err := uring.Map(int(bytes))
+	mem, err := Map(int(bytes))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +170,7 @@ func (a *Arena) cutSlab(n, bytes int64) (*Slot, error) {
 
 // Give takes a slot back. What is free beyond the bound is unmapped.
 func (a *Arena) Give(s *Slot) error {
-	s.of = nil
+	s.Of = nil
 	if s.slab == nil {
 		a.alone = append(a.alone, s)
 		a.aloneBytes += s.bytes()
@@ -194,7 +206,7 @@ func (a *Arena) unmapOldest() error {
 		a.alone = slices.Delete(a.alone, 0, 1)
 		a.aloneBytes -= s.bytes()
 		a.mapped -= s.bytes()
-		return uring.Unmap(s.Bytes[:cap(s.Bytes)])
+		return Unmap(s.Bytes[:cap(s.Bytes)])
 	}
 	i := slices.IndexFunc(a.slabs, func(s *slab) bool { return s.used == 0 })
 	s := a.slabs[i]
@@ -203,7 +215,7 @@ func (a *Arena) unmapOldest() error {
 	a.cut[n] = slices.DeleteFunc(a.cut[n], func(x *Slot) bool { return x.slab == s })
 	a.emptyBytes -= int64(len(s.mem))
 	a.mapped -= int64(len(s.mem))
-	return uring.Unmap(s.mem)
+	return Unmap(s.mem)
 }
 
 // HasRoom reports whether Take would return a slot of n bytes within the bound.
@@ -224,12 +236,12 @@ func (a *Arena) Close() (err error) {
 	}
 	for _, s := range a.alone {
 		a.mapped -= s.bytes()
-		keep(uring.Unmap(s.Bytes[:cap(s.Bytes)]))
+		keep(Unmap(s.Bytes[:cap(s.Bytes)]))
 	}
 	for _, s := range a.slabs {
 		if s.used == 0 {
 			a.mapped -= int64(len(s.mem))
-			keep(uring.Unmap(s.mem))
+			keep(Unmap(s.mem))
 		}
 	}
 	a.alone, a.aloneBytes, a.slabs, a.emptyBytes = nil, 0, nil, 0
