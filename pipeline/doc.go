@@ -287,8 +287,7 @@
 //	fs/rings                              FUSE requests through io_uring
 //	fs/rings/ringstest                    enables FUSE over io_uring in tests
 //	fs/kernelbench                        compares ways to talk to the kernel's FUSE
-//	uring                                 reads files by io_uring, or pread on threads; memory to read into
-//	uring/blocking                        goroutines for system calls that may hang
+//	uring                                 reads files by io_uring, or pread on threads; calls that may hang; memory
 //	uring/uringbench                      compares uring with fio
 //	cmd/lsiofs                            the command line: its verbs, and packages of the large ones
 //

@@ -1,5 +1,6 @@
 // Package uring reads files: through io_uring if the kernel permits it, otherwise with pread on a
-// bounded pool of goroutines. It knows nothing of datasets.
+// bounded pool of goroutines. It knows nothing of datasets. Pool is for other system calls that may
+// hang, and Arena for memory that is read into.
 //
 //	             ┌─ in the page cache, or alone ──► copied by goroutines (RWF_NOWAIT) ─┐
 //	Submit ──────┤                                                                     ├──► Done
@@ -18,8 +19,7 @@
 // A request takes one of these ways:
 //
 //   - Requests for Remote files are read by the pool in both engines, without asking the
-//     page cache or the ring. A file that stalls delays no other file (package
-//     blocking).
+//     page cache or the ring. A file that stalls delays no other file (Pool).
 //   - Data in the page cache is copied by a few goroutines, at most one per core. A ring
 //     would copy on one core, and several times slower. A request that is alone is read
 //     by such a goroutine, too.
@@ -257,7 +257,7 @@ type engine struct {
 	*counters
 
 	mu       sync.Mutex
-	waiting  queue
+	waiting  queue[job]
 	bytes    int            // total size of waiting
 	lookers  int            // number of lookers that are not in a read that may wait
 	most     int            // bound on lookers
@@ -300,10 +300,10 @@ func (e *engine) Submit(requests []*Request) {
 			e.passing = append(e.passing, j)
 			continue
 		}
-		e.waiting.Push(j)
+		e.waiting.push(j)
 		e.bytes += len(r.Buf)
 	}
-	for e.lookers < e.most && e.lookers < e.waiting.Len() && e.lookers*lookerBytes < e.bytes {
+	for e.lookers < e.most && e.lookers < e.waiting.len() && e.lookers*lookerBytes < e.bytes {
 		e.lookers++
 		e.looking.Go(e.look)
 	}
@@ -359,10 +359,10 @@ func (e *engine) look() {
 func (e *engine) take(batch *[lookupBatch]job) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	share := (e.waiting.Len() + e.lookers - 1) / e.lookers
+	share := (e.waiting.len() + e.lookers - 1) / e.lookers
 	n := min(share, lookupBatch)
 	for i := range n {
-		batch[i] = e.waiting.Pop()
+		batch[i] = e.waiting.pop()
 		e.bytes -= len(batch[i].request.Buf)
 	}
 	if n == 0 {

@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // maxPreaders bounds concurrent preads, except stuck ones. A pool of 32 was measured to reach
@@ -19,8 +17,8 @@ type preadReader struct {
 	blocks blocks
 
 	mu      sync.Mutex
-	pool    *blocking.Pool[*File, job]
-	readers *blocking.Crew[*File, job]
+	pool    *Pool[*File, job]
+	readers *Crew[*File, job]
 }
 
 var _ reader = (*preadReader)(nil)
@@ -32,8 +30,8 @@ func openPread(reason string) *engine {
 
 func newPreadReader(c *counters) *preadReader {
 	p := &preadReader{counters: c}
-	p.pool = blocking.New[*File, job](&p.mu)
-	p.readers = p.pool.AddCrew(&blocking.Crew[*File, job]{Most: func() int { return maxPreaders }, Do: p.read, Batch: 1, Stays: true})
+	p.pool = NewPool[*File, job](&p.mu)
+	p.readers = p.pool.AddCrew(&Crew[*File, job]{Most: func() int { return maxPreaders }, Do: p.read, Batch: 1, Stays: true})
 	return p
 }
 
@@ -45,7 +43,7 @@ func (p *preadReader) submit(jobs []job) {
 }
 
 // read does a job in the pool.
-func (p *preadReader) read(w *blocking.Worker[*File, job], j job) {
+func (p *preadReader) read(w *Worker[*File, job], j job) {
 	f := j.request.File
 	if w.Park(f, j) {
 		return

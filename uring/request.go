@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // errEmptyBuffer completes requests that ask for nothing: a programming error of the submitter,
@@ -231,7 +229,3 @@ func (j *job) off() int64 { return j.request.OffsetBytes + int64(j.n) }
 
 // rest is the memory that is still to be filled.
 func (j *job) rest() []byte { return j.request.Buf[j.n:] }
-
-// queue is the requests that wait. It takes 24 bytes per request, besides the request and the
-// buffer that the submitter holds anyway.
-type queue = blocking.Queue[job]

@@ -246,7 +246,7 @@ func (r *ringReader) takeJobs() (closed bool) {
 		r.finish(f.slot, f.n, f.err)
 	}
 	o.ending.complete(r.counters)
-	o.waiting.Push(o.taken...)
+	o.waiting.push(o.taken...)
 	clear(o.taken)
 	return closed
 }

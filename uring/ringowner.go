@@ -56,7 +56,7 @@ type ringOwner struct {
 	ring    kernelRing
 	wakeBuf []byte // off-heap: the kernel writes the eventfd's counter here
 	armed   bool   // a read of the eventfd is pending
-	waiting queue
+	waiting queue[job]
 	slots   [ringSlots]slot
 	free    []uint16 // numbers of the free slots
 	again   []uint16 // slots whose read is to be submitted again
@@ -100,13 +100,13 @@ func (r *ringReader) fill() {
 	for len(o.again) > 0 && o.prepareRead(o.again[len(o.again)-1]) {
 		o.again = o.again[:len(o.again)-1]
 	}
-	for o.waiting.Len() > 0 && len(o.free) > 0 {
-		j := o.waiting.First()
+	for o.waiting.len() > 0 && len(o.free) > 0 {
+		j := o.waiting.first()
 		if o.bytes > 0 && o.bytes+len(j.rest()) > maxRingBytes {
 			break
 		}
 		if err := j.request.begin(); err != nil {
-			r.complete(o.waiting.Pop().request, 0, err)
+			r.complete(o.waiting.pop().request, 0, err)
 			continue
 		}
 		number := o.free[len(o.free)-1]
@@ -117,12 +117,12 @@ func (r *ringReader) fill() {
 		}
 		o.free = o.free[:len(o.free)-1]
 		o.bytes += o.slots[number].size
-		o.waiting.Pop()
+		o.waiting.pop()
 	}
 }
 
 // idle reports whether the owner has no requests.
-func (o *ringOwner) idle() bool { return o.waiting.Len() == 0 && len(o.free) == ringSlots }
+func (o *ringOwner) idle() bool { return o.waiting.len() == 0 && len(o.free) == ringSlots }
 
 // prepareRead queues a read of what is missing in a slot's buffer. It returns false if the queue is
 // full, or all blocks are in use.
@@ -205,7 +205,7 @@ func (o *ringOwner) prepareFlushing(op uint8, fd int, off int64, buf []byte, num
 	}
 	o.unflushed++
 	o.unflushedBytes += len(buf)
-	more := o.waiting.Len()+len(o.again) > 1 // besides this one
+	more := o.waiting.len()+len(o.again) > 1 // besides this one
 	if more && (o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes) {
 		o.unflushed, o.unflushedBytes = 0, 0
 		// What the kernel does not take now stays queued for enter, which meets the same error if

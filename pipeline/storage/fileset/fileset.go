@@ -49,7 +49,7 @@
 //     has begun to read it by then. If the kernel or the file system can't report what is in
 //     memory, all goroutines may wait.
 //
-// A file that hangs delays only its own readers (package blocking).
+// A file that hangs delays only its own readers (uring.Pool).
 //
 // This uses plain system calls. A C program with two threads and 10⁵ files of 12 KiB in the page
 // cache took 4.2 µs of time and 8.1 µs of CPU per file (medians of 9 rounds of open, read, stat and
@@ -72,7 +72,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // Framing produces the bytes around a file in an object. It is safe for concurrent use.
@@ -111,10 +110,10 @@ type Storage struct {
 	mu       sync.Mutex
 	table    *table // from the last List; nil before
 	omitted  []storage.Omission
-	readings []*reading                   // free ones, for reuse
-	pool     *blocking.Pool[fileKey, job] // shares mu
-	lookers  *blocking.Crew[fileKey, job] // parts of reads that were begun come first
-	waiters  *blocking.Crew[fileKey, job] // for files that lookers have missed
+	readings []*reading                // free ones, for reuse
+	pool     *uring.Pool[fileKey, job] // shares mu
+	lookers  *uring.Crew[fileKey, job] // parts of reads that were begun come first
+	waiters  *uring.Crew[fileKey, job] // for files that lookers have missed
 
 	before func(fileKey) // nil except in tests: called before a file is opened
 }
@@ -181,7 +180,7 @@ func mostOpen() (most, hanging int) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return maxOpen, maxOpen
 	}
-	return int(max(4, min(maxOpen, limit.Cur/4))), int(max(4, min(blocking.MaxStuck, limit.Cur/4)))
+	return int(max(4, min(maxOpen, limit.Cur/4))), int(max(4, min(uring.MaxStuck, limit.Cur/4)))
 }
 
 // Stat lists one directory and describes it. For Stat, anything but a directory with files in it

@@ -3,11 +3,11 @@ package fileset
 import (
 	"fmt"
 
-	"github.com/lsiofs/lsiofs/uring/blocking"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // worker is a goroutine that reads files: a looker, or a waiter, which may wait for a disk.
-type worker = blocking.Worker[fileKey, job]
+type worker = uring.Worker[fileKey, job]
 
 // fileKey identifies a file by its directory's path and its number in there.
 type fileKey struct {
@@ -17,9 +17,9 @@ type fileKey struct {
 
 // hire makes the crews of lookers and waiters.
 func (s *Storage) hire() {
-	s.pool = blocking.New[fileKey, job](&s.mu)
-	s.lookers = s.pool.AddCrew(&blocking.Crew[fileKey, job]{Most: s.mostLookers, Do: s.do, Begins: s.begins, Ends: s.ends, Batch: takenJobs, Yields: true})
-	s.waiters = s.pool.AddCrew(&blocking.Crew[fileKey, job]{Most: func() int { return s.most }, Do: s.do, Begins: s.begins, Ends: s.ends, Batch: takenJobs})
+	s.pool = uring.NewPool[fileKey, job](&s.mu)
+	s.lookers = s.pool.AddCrew(&uring.Crew[fileKey, job]{Most: s.mostLookers, Do: s.do, Begins: s.begins, Ends: s.ends, Batch: takenJobs, Yields: true})
+	s.waiters = s.pool.AddCrew(&uring.Crew[fileKey, job]{Most: func() int { return s.most }, Do: s.do, Begins: s.begins, Ends: s.ends, Batch: takenJobs})
 }
 
 // begins gives a worker an opener.
@@ -48,7 +48,7 @@ func (s *Storage) mostLookers() int {
 
 // takenJobs is the most jobs that a goroutine takes at a time: taking the lock costs a twentieth of
 // a small read.
-const takenJobs = blocking.MaxBatch
+const takenJobs = uring.MaxBatch
 
 // do reads the files of a job.
 func (s *Storage) do(w *worker, j job) {

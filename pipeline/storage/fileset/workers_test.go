@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/uring/blocking"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // hanging is a storage of one directory, d, with files that hang as the test specifies: opening one
@@ -199,7 +199,7 @@ func TestHangingFileOfManyReadersLeavesThreadsFree(t *testing.T) {
 	h.most, h.pool.MaxStuck, h.pool.StuckAfter = 2, 10, 10*time.Millisecond
 	same := make([]int, 1000)
 	slow := h.submit(t, same...)
-	h.requireArrivals(t, blocking.MaxStuckOfKey)
+	h.requireArrivals(t, uring.MaxStuckOfKey)
 	for i := 1; i < 20; i++ {
 		requireEnds(t, h.submit(t, i))
 	}
@@ -214,7 +214,7 @@ func TestCloseWaitsForHangingFile(t *testing.T) {
 	kinds["remote"](h.Storage)
 	h.pool.StuckAfter = time.Millisecond
 	slow := h.submit(t, 0, 0, 0, 0, 0, 0, 0)
-	h.requireArrivals(t, blocking.MaxStuckOfKey)
+	h.requireArrivals(t, uring.MaxStuckOfKey)
 	require.Eventually(t, func() bool { return h.pool.Stuck() >= 1 }, 90*time.Second, time.Millisecond)
 	closed := make(chan error)
 	go func() { closed <- h.Close() }()

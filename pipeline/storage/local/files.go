@@ -13,7 +13,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // maxOpen is how many files are kept open: enough for several streams whose orders have 32 lanes
@@ -323,7 +322,7 @@ type job struct {
 }
 
 // opener is a goroutine that does jobs.
-type opener = blocking.Worker[struct{}, job]
+type opener = uring.Worker[struct{}, job]
 
 // start hands jobs to the openers. It may be called with the lock of the file cache held.
 func (s *Storage) start(jobs []job) {
@@ -351,7 +350,7 @@ func (s *Storage) do(x *opener, j job) {
 	}
 }
 
-// hang makes system calls that may never end. gone may be nil; see blocking.Worker.Begin.
+// hang makes system calls that may never end. gone may be nil; see uring.Worker.Begin.
 func hang(x *opener, gone func(stuck bool), calls func()) {
 	x.Begin(struct{}{}, gone)
 	calls()

@@ -34,7 +34,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/filesystem"
 	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/blocking"
 )
 
 // Storage is a storage.Storage. Done is never called from within Submit, so Submit may
@@ -57,8 +56,8 @@ type Storage struct {
 
 	inflight storage.Inflight
 	mu       sync.Mutex // the pool's lock
-	pool     *blocking.Pool[struct{}, job]
-	openers  *blocking.Crew[struct{}, job]
+	pool     *uring.Pool[struct{}, job]
+	openers  *uring.Crew[struct{}, job]
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -138,8 +137,8 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 		return nil, err
 	}
 	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(storage.MappingsShare.Of(0, maxMapped)), maps: mapsAt(absolute, direct)}
-	s.pool = blocking.New[struct{}, job](&s.mu)
-	s.openers = s.pool.AddCrew(&blocking.Crew[struct{}, job]{Most: func() int { return maxOpeners }, Do: s.do, Batch: 1})
+	s.pool = uring.NewPool[struct{}, job](&s.mu)
+	s.openers = s.pool.AddCrew(&uring.Crew[struct{}, job]{Most: func() int { return maxOpeners }, Do: s.do, Batch: 1})
 	s.files.init(absolute, maxOpen)
 	s.files.never = never
 	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }

@@ -1,13 +1,41 @@
-// Package blocking runs system calls that may hang on goroutines of their own: a read, an open or a
-// close of a file whose server is dead may return after minutes, or never.
+package uring
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// stuckAfter is the time after which a call is stuck, by default.
+	stuckAfter = time.Second
+
+	// MaxStuck bounds the stuck workers of a Pool, by default: each holds a thread.
+	MaxStuck = 512
+
+	// MaxStuckOfKey is the number of stuck calls with the same key from which on no more are made.
+	MaxStuckOfKey = 4
+
+	// MaxBatch is the most jobs that a worker of a Pool takes at a time.
+	MaxBatch = 4
+
+	// ticks is how often a call is looked at until it is stuck, so it is stuck after stuckAfter and
+	// at most 1/ticks more.
+	ticks = 4
+)
+
+// Pool runs system calls that may hang on goroutines of its own: a read, an open or a close of a file
+// whose server is dead may return after minutes, or never. It belongs to an owner, whose jobs it does:
+// the engines read with one, and storages open and look up files.
 //
 // # Bounds
 //
-// A Pool runs the jobs of its owner on workers, goroutines of which each Crew has a bounded number.
-// A worker marks its calls with Begin and End. A call that takes longer than a second is stuck: its
-// worker no longer counts, and another may start in its place, so calls that hang don't keep
-// others from being made. This does no harm if the call is merely slow. A worker whose stuck call
-// returns counts again, and ends after its job if there are too many.
+// Jobs are done by workers, goroutines of which each Crew has a bounded number. A worker marks its
+// calls with Begin and End. A call that takes longer than a second is stuck: its worker no longer
+// counts, and another may start in its place, so calls that hang don't keep others from being made.
+// This does no harm if the call is merely slow. A worker whose stuck call returns counts again, and
+// ends after its job if there are too many.
 //
 // At most MaxStuck workers of a pool can be stuck. Further calls that hang keep their places, so a
 // pool never has more than MaxStuck workers besides those that its crews may have.
@@ -18,40 +46,14 @@
 //
 // # Ownership
 //
-// The pool has no lock of its own. It shares that of its owner, who usually guards more with it.
+// The pool has no lock of its own. It shares that of its owner, which usually guards more with it.
 // A pool takes jobs over: each is passed to Do exactly once, or more often if it is parked. Nothing
 // is dropped, also after Close was called.
 //
 // Close waits until all jobs are done, including those that hang, because the kernel may still
 // write to the memory of a call that has not returned, and its descriptors are in use.
-package blocking
-
-import (
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
-)
-
-const (
-	// StuckAfter is the time after which a call is stuck, by default.
-	StuckAfter = time.Second
-
-	// MaxStuck bounds the stuck workers of a pool, by default: each holds a thread.
-	MaxStuck = 512
-
-	// MaxStuckOfKey is the number of stuck calls with the same key from which on no more are made.
-	MaxStuckOfKey = 4
-
-	// MaxBatch is the most jobs that a worker takes at a time.
-	MaxBatch = 4
-
-	// ticks is how often a call is looked at until it is stuck, so it is stuck after StuckAfter and
-	// at most 1/ticks more.
-	ticks = 4
-)
-
-// Pool is the workers of an owner. Its exported fields may be changed before the first job.
+//
+// The exported fields may be changed before the first job.
 type Pool[K comparable, J any] struct {
 	StuckAfter time.Duration
 	MaxStuck   int
@@ -79,9 +81,9 @@ type parked[K comparable, J any] struct {
 	job  J
 }
 
-// New returns a pool without crews that shares its owner's lock.
-func New[K comparable, J any](mu *sync.Mutex) *Pool[K, J] {
-	p := &Pool[K, J]{StuckAfter: StuckAfter, MaxStuck: MaxStuck, mu: mu, workers: map[*Worker[K, J]]struct{}{}, stalls: map[K]*stall[K, J]{}}
+// NewPool returns a pool without crews that shares its owner's lock.
+func NewPool[K comparable, J any](mu *sync.Mutex) *Pool[K, J] {
+	p := &Pool[K, J]{StuckAfter: stuckAfter, MaxStuck: MaxStuck, mu: mu, workers: map[*Worker[K, J]]struct{}{}, stalls: map[K]*stall[K, J]{}}
 	p.quiet.L = mu
 	p.timer = time.AfterFunc(time.Hour, p.tick)
 	p.timer.Stop()
@@ -108,8 +110,8 @@ type Crew[K comparable, J any] struct {
 	Yields bool
 
 	pool    *Pool[K, J]
-	first   Queue[J] // before those in waiting
-	waiting Queue[J]
+	first   queue[J] // before those in waiting
+	waiting queue[J]
 	members int       // workers, except stuck ones
 	idle    int       // members that will look for a job next
 	work    sync.Cond // jobs were pushed, or the pool was closed
@@ -124,13 +126,13 @@ func (p *Pool[K, J]) AddCrew(c *Crew[K, J]) *Crew[K, J] {
 }
 
 // Push appends jobs to the crew's queue, for the next call of Start. The owner's lock is held.
-func (c *Crew[K, J]) Push(jobs ...J) { c.waiting.Push(jobs...) }
+func (c *Crew[K, J]) Push(jobs ...J) { c.waiting.push(jobs...) }
 
 // PushFirst is Push for a job that is done before those that Push has appended.
-func (c *Crew[K, J]) PushFirst(j J) { c.first.Push(j) }
+func (c *Crew[K, J]) PushFirst(j J) { c.first.push(j) }
 
 // left returns the number of jobs that no worker has taken.
-func (c *Crew[K, J]) left() int { return c.first.Len() + c.waiting.Len() }
+func (c *Crew[K, J]) left() int { return c.first.len() + c.waiting.len() }
 
 // Start lets workers do the jobs that were pushed, starting one for each job without an idle one,
 // as far as the crews' bounds permit. The owner's lock is held. It never waits, and calls no Do.
@@ -242,9 +244,9 @@ func (w *Worker[K, J]) take() bool {
 	w.n = 0
 	if c.members <= c.Most() {
 		share := min(max(c.left()/max(c.members, 1), 1), c.Batch)
-		for _, queue := range []*Queue[J]{&c.first, &c.waiting} {
-			for w.n < share && queue.Len() > 0 {
-				w.taken[w.n] = queue.Pop()
+		for _, q := range []*queue[J]{&c.first, &c.waiting} {
+			for w.n < share && q.len() > 0 {
+				w.taken[w.n] = q.pop()
 				w.n++
 			}
 		}
@@ -396,4 +398,40 @@ func (w *Worker[K, J]) becomesStuck() bool {
 		clear(w.taken[i : i+1])
 	}
 	return true
+}
+
+// queue is a first-in-first-out list that reuses its memory. The zero value is empty. One of jobs takes
+// 24 bytes for each, besides the request and the buffer that the submitter holds anyway.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+// len returns the number of items.
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+// push appends items.
+func (q *queue[T]) push(items ...T) {
+	if q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, items...)
+}
+
+// first returns the oldest item, which is valid until the next push or pop. The queue must not be
+// empty.
+func (q *queue[T]) first() *T { return &q.items[q.head] }
+
+// pop removes and returns the oldest item. The queue must not be empty.
+func (q *queue[T]) pop() T {
+	var none T
+	item := q.items[q.head]
+	q.items[q.head] = none
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return item
 }

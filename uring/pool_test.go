@@ -1,4 +1,4 @@
-package blocking
+package uring
 
 import (
 	"slices"
@@ -8,10 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // call is a job: a call about a file that returns when gate is closed, or at once if gate is nil.
 type call struct {
@@ -34,9 +31,9 @@ type owner struct {
 // far is longer than any test takes.
 const far = time.Hour
 
-func open(t *testing.T, most int, stuckAfter time.Duration, stays bool, batch int) *owner {
+func openPool(t *testing.T, most int, stuckAfter time.Duration, stays bool, batch int) *owner {
 	o := &owner{begun: make(chan int, 10_000), ended: make(chan int, 10_000)}
-	o.pool = New[int, call](&o.mu)
+	o.pool = NewPool[int, call](&o.mu)
 	o.pool.StuckAfter = stuckAfter
 	o.crew = o.pool.AddCrew(&Crew[int, call]{Most: func() int { return most }, Do: o.do, Batch: batch, Stays: stays, Yields: batch > 1})
 	return o
@@ -107,7 +104,7 @@ func forEach(t *testing.T, test func(t *testing.T, open func(most int, stuckAfte
 	}{"stay": {true, 1}, "end": {false, 1}, "batches": {false, MaxBatch}, "stay, batches": {true, MaxBatch}} {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(most int, stuckAfter time.Duration) *owner {
-				return open(t, most, stuckAfter, kind.stays, kind.batch)
+				return openPool(t, most, stuckAfter, kind.stays, kind.batch)
 			})
 		})
 	}
@@ -211,7 +208,7 @@ func TestKeyWithStuckCallsUsesFewWorkers(t *testing.T) {
 }
 
 func TestJobsTakenWithStuckOneArePassedOn(t *testing.T) {
-	o, gate := open(t, 1, 4*time.Millisecond, false, MaxBatch), make(chan struct{})
+	o, gate := openPool(t, 1, 4*time.Millisecond, false, MaxBatch), make(chan struct{})
 	o.push(append(calls(1, 1, gate), calls(MaxBatch, 2, nil)...)...)
 	require.Equal(t, slices.Repeat([]int{2}, MaxBatch), receive(t, o.ended, MaxBatch))
 	close(gate)
@@ -221,7 +218,7 @@ func TestJobsTakenWithStuckOneArePassedOn(t *testing.T) {
 
 // A worker takes its share of the jobs, not as many as it may.
 func TestWorkersShareJobs(t *testing.T) {
-	o := open(t, 4, far, false, MaxBatch)
+	o := openPool(t, 4, far, false, MaxBatch)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.crew.Push(calls(8, 0, nil)...)
@@ -235,7 +232,7 @@ func TestWorkersShareJobs(t *testing.T) {
 }
 
 func TestPushFirstComesBeforePush(t *testing.T) {
-	o, gate := open(t, 1, far, false, 1), make(chan struct{})
+	o, gate := openPool(t, 1, far, false, 1), make(chan struct{})
 	o.push(call{file: 1, gate: gate})
 	receive(t, o.begun, 1)
 	o.mu.Lock()
@@ -251,7 +248,7 @@ func TestPushFirstComesBeforePush(t *testing.T) {
 }
 
 func TestOwnerLearnsThatCallsAreStuckAndHaveReturned(t *testing.T) {
-	o, gate := open(t, 1, 4*time.Millisecond, false, 1), make(chan struct{})
+	o, gate := openPool(t, 1, 4*time.Millisecond, false, 1), make(chan struct{})
 	gone := make(chan bool, 2)
 	o.push(call{gate: gate, gone: func(stuck bool) {
 		o.mu.Lock() // it may be taken
@@ -315,7 +312,7 @@ func TestJobsOfManySubmitters(t *testing.T) {
 
 func BenchmarkJob(b *testing.B) {
 	var mu sync.Mutex
-	p := New[int, chan struct{}](&mu)
+	p := NewPool[int, chan struct{}](&mu)
 	c := p.AddCrew(&Crew[int, chan struct{}]{Most: func() int { return 4 }, Batch: 1, Stays: true, Do: func(w *Worker[int, chan struct{}], end chan struct{}) {
 		w.Begin(1, nil)
 		w.End()
