@@ -84,10 +84,7 @@ func (m *mount) newCache(below storage.Storage, identify func(storage.Object) (d
 	}
 	config := diskcache.DefaultConfig()
 	config.Dir, config.Below, config.Engine, config.Identify, config.Log = dir, below, m.engine, identify, m.log
-	config.BoundBytes, config.ReserveBytes = max(bound, 1), c.ReserveBytes
-	if c.ReserveBytes < 0 {
-		config.ReserveBytes = diskcache.Reserve(place.TotalBytes)
-	}
+	config.BoundBytes, config.ReserveBytes = max(bound, 1), m.reserveBytes(place)
 	if why := diskcache.DownToReserve(place.FreeBytes, config.ReserveBytes, 0); why != "" {
 		m.log.Warn("nothing more is kept in the disk cache: "+why, "dir", dir)
 	}
@@ -197,24 +194,58 @@ func (m *mount) keep(k read.KeptShards) (*diskcache.Shelf, error) {
 func (m *mount) dryKeep(k read.KeptShards) *diskcache.Shelf {
 	m.keeping.Lock()
 	defer m.keeping.Unlock()
-	c := &m.spec.Cache
-	opened := m.cache != nil || m.decoded.Load() != nil
-	if !opened && (c.Off || c.Dir == "" && !sized(c)) {
+	dir, place, ok := m.placeOfDecoded()
+	if !ok {
 		return nil
-	}
-	dir, err := CacheDirectory(c.Dir)
-	if err != nil {
-		return nil
-	}
-	place := m.place
-	if !opened {
-		place, err = diskcache.Survey(dir)
-		if err != nil || place.Network && c.Dir == "" {
-			return nil
-		}
 	}
 	bound, rawBytes := m.boundWith(place, k)
 	return diskcache.NewDryShelf(dir, bound, m.shelfConfig(k, rawBytes))
+}
+
+// placeOfDecoded returns where the cache for decoded shards is or would be, and false if there is
+// none. It is called with m.keeping held.
+func (m *mount) placeOfDecoded() (dir string, place diskcache.Place, ok bool) {
+	c := &m.spec.Cache
+	opened := m.cache != nil || m.decoded.Load() != nil
+	if !opened && (c.Off || c.Dir == "" && !sized(c)) {
+		return "", place, false
+	}
+	dir, err := CacheDirectory(c.Dir)
+	if err != nil {
+		return "", place, false
+	}
+	if opened {
+		return dir, m.place, true
+	}
+	place, err = diskcache.Survey(dir)
+	return dir, place, err == nil && !(place.Network && c.Dir == "")
+}
+
+// keepsAll reports whether the user asked for a cache, and its bound and its disk have room for all
+// decoded shards besides the dataset as it is. A cache that is there by default is not filled with
+// more than its dataset needs.
+func (m *mount) keepsAll(k read.KeptShards) bool {
+	c := &m.spec.Cache
+	if c.Dir == "" && !sized(c) {
+		return false
+	}
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	_, place, ok := m.placeOfDecoded()
+	if !ok {
+		return false
+	}
+	bound, rawBytes := m.boundWith(place, k)
+	x := m.shelfConfig(k, rawBytes)
+	return x.KeepsAll(min(bound, place.FreeBytes+place.CacheBytes-m.reserveBytes(place)))
+}
+
+// reserveBytes returns how much of its file system a cache leaves free.
+func (m *mount) reserveBytes(p diskcache.Place) int64 {
+	if n := m.spec.Cache.ReserveBytes; n >= 0 {
+		return n
+	}
+	return diskcache.Reserve(p.TotalBytes)
 }
 
 // fitDecoded gives a cache room for decoded shards, where its size is automatic, and returns

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
 	"github.com/lsiofs/lsiofs/pipeline/format/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -269,6 +270,55 @@ func TestShardsThatAreAllDecodedAreReadAsIfTheyWereNotCompressed(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, own, 0o644))
 				w.server.PutBytes("train/"+w.names[1], own)
 			}
+		})
+	}
+}
+
+// Shards that would be scanned, and decoded again in each epoch, are decoded once to a cache that
+// the user asked for, if it has room for all of them; then the next mount reads them as if they were
+// not compressed. Forecasts know it.
+func TestShardsThatWouldBeDecodedInEachEpochAreKeptInACacheThatTheUserAskedFor(t *testing.T) {
+	w := serveShards(t, keptShapes["tar.gz"], 300)
+	plain := testSpec(t, w.dir)
+	plain.Order.Shuffle, plain.Deal.Workers = spec.ShuffleNone, 1
+	want := sums(t, open(t, plain), plain, nil)
+	// look reads all of a mount, and requires that its forecast was right.
+	look := func(s spec.Spec) read.Stats {
+		t.Helper()
+		d := openClosing(t, s)
+		f := forecast(t, d, 0, 1<<60).Storages[0]
+		require.Equal(t, want, sums(t, d, s, nil))
+		got := d.Status().Fetch
+		require.NoError(t, d.Close())
+		require.Equal(t, f.Reason, got.Reason)
+		require.Equal(t, f.Spool != nil, got.Spool != nil)
+		if f.Spool != nil {
+			require.Equal(t, f.Spool.Shards, got.Spool.Decoded)
+			require.EqualValues(t, f.Spool.DecodedBytes, got.DecodedBytes)
+		}
+		return got
+	}
+	for name, dataset := range map[string]string{"directory": w.dir, "server": w.url} {
+		t.Run(name, func(t *testing.T) {
+			asked := keptSpec(t, dataset)
+			asked.Read, asked.Order.Shuffle, asked.Deal.Workers = spec.ReadAuto, spec.ShuffleNone, 1
+			for name, c := range map[string]spec.Cache{
+				"no cache":                 {Off: true, Fill: spec.FillOff},
+				"too small for all shards": {Dir: filepath.Join(t.TempDir(), "cache"), SizeBytes: 3 << 20, Fill: spec.FillOff},
+			} {
+				s := asked
+				s.Cache = c
+				require.Nil(t, look(s).Spool, name)
+			}
+			asked.SpoolMaxBytes = 1 // which does not bound a cache
+			first := look(asked)
+			require.Contains(t, first.Reason, "the disk cache keeps the 4 compressed shards decoded")
+			require.Equal(t, asked.Cache.Dir, first.Spool.Dir)
+			require.EqualValues(t, servedShards, first.Spool.Decoded)
+			requireKeptObjects(t, asked.Cache.Dir)
+			second := look(asked)
+			require.Contains(t, second.Reason, "in the disk cache, decoded")
+			require.Zero(t, second.DecodedBytes)
 		})
 	}
 }

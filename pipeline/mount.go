@@ -222,7 +222,7 @@ func (m *mount) catalogConfig() catalog.Config {
 
 // spool is the place for compressed shards that are better decoded once.
 func (m *mount) spool() read.SpoolOptions {
-	c := read.SpoolOptions{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine, Keep: m.keep, DryKeep: m.dryKeep, Plain: m.plain}
+	c := read.SpoolOptions{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine, Keep: m.keep, DryKeep: m.dryKeep, KeepsAll: m.keepsAll, Plain: m.plain}
 	if c.Dir == "" && m.indexDir != "" {
 		c.Dir = filepath.Join(m.indexDir, "spool")
 	}

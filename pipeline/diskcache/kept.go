@@ -80,6 +80,12 @@ func (c *ShelfConfig) mostBytes(bound int64) int64 {
 	return 0
 }
 
+// KeepsAll reports whether a cache with that bound has room for all of the decoded shards, and may
+// have as many open as that: then OpenPlain presents them.
+func (c *ShelfConfig) KeepsAll(bound int64) bool {
+	return len(c.Shards) <= DefaultConfig().MaxFiles/2 && c.roomFor(c.AllBytes) <= bound-c.RawBytes
+}
+
 // keptArena is an arena in a cache's directory.
 //
 // most bounds what the shelf's shards take together. Whether the disk really has room for a shard

@@ -168,6 +168,10 @@ func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
 	}
 	if err == nil && c.Spooled != nil {
 		shelf, err = f.openShelf(&c)
+		if c.Kept && shelf == nil {
+			sizes := f.sizes.Sizes()
+			c, err = sizes.Choose(f.o.Read)
+		}
 	}
 	if err != nil {
 		if c.FewerLanes != "" {
@@ -182,7 +186,8 @@ func (f *Fetcher) chooseStrategy() (shelf *diskcache.Shelf, err error) {
 	return shelf, nil
 }
 
-// openShelf makes the shelf that decoded shards are kept on.
+// openShelf makes the shelf that decoded shards are kept on. It returns nil if no cache has room for
+// shards that are spooled only because it would keep them.
 func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 	if keep := f.o.Spool.Keep; keep != nil {
 		shelf, err := keep(f.keptShards(c))
@@ -191,6 +196,9 @@ func (f *Fetcher) openShelf(c *Choice) (*diskcache.Shelf, error) {
 		} else if err != nil {
 			f.o.Log.Warn("decoded shards are not kept in the disk cache, so the next mount decodes them again", "reason", err)
 		}
+	}
+	if c.Kept {
+		return nil, nil
 	}
 	if f.o.Spool.Dir == "" {
 		return nil, fmt.Errorf("%s have to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))

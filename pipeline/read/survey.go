@@ -62,6 +62,9 @@ func (s *Survey) look(maxSpoolBytes int64) error {
 func (s *Survey) Choose(asked spec.Read) (Choice, error) {
 	sizes := s.sizes.Sizes()
 	c, err := sizes.Choose(asked)
+	if err == nil && asked == spec.ReadAuto && c.DecodesAgain && s.keepsAll() {
+		c = sizes.Keep()
+	}
 	if s.plain {
 		c.Reason = plainReason + "; " + strings.TrimPrefix(c.Reason, "no shard is compressed, and ")
 	}
@@ -122,6 +125,13 @@ func (s *Survey) AsRead() (*Survey, error) {
 		return o
 	}, new(dryStorage), s.o.Spool.MaxBytes)
 	return v, errors.Join(err, shelf.Close())
+}
+
+// keepsAll reports whether a disk cache would keep all shards decoded, so that later epochs and
+// mounts read them as uncompressed ones.
+func (s *Survey) keepsAll() bool {
+	all := s.allCompressed()
+	return all != nil && s.o.Spool.KeepsAll != nil && s.o.Spool.KeepsAll(s.keptShards(all))
 }
 
 // allCompressed returns a choice that spools all shards, if all are compressed and may be read from

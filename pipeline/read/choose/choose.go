@@ -24,6 +24,12 @@ type Choice struct {
 	Warning string
 	// Spooled are the shards that go through the spool, one bit per shard; nil for none.
 	Spooled []uint64
+	// DecodesAgain means that each epoch decodes the compressed shards again, at least partly:
+	// memory does not hold them, and no disk does.
+	DecodesAgain bool
+	// Kept means that shards are spooled only because a disk cache keeps them for later epochs and
+	// mounts: see Keep.
+	Kept bool
 
 	bytes      int64 // of all shards, decoded
 	compressed int64 // of the compressed shards that are wanted, decoded
@@ -34,15 +40,25 @@ func (c *Choice) Spools(shard int) bool {
 	return c.Spooled != nil && c.Spooled[shard/64]&(1<<(shard%64)) != 0
 }
 
-// scannable returns why the shards can be scanned within memory, or "" if they can't.
-func (s *Sizes) scannable(c *compressed) string {
-	o, budget := s.Order, s.Limits.CacheBytes
-	places := int64(max(s.Places, 1))
+// decodedOnce returns why a scan decodes no compressed shard more than once, or "" if it does.
+func (s *Sizes) decodedOnce(c *compressed) string {
 	switch {
 	case c.compressed == 0:
 		return "no compressed shard has records"
-	case c.decoded <= budget/2 && s.Fits():
+	case c.decoded <= s.Limits.CacheBytes/2 && s.Fits():
 		return "the compressed shards fit in memory, decoded"
+	}
+	return ""
+}
+
+// scannable returns why the shards can be scanned within memory, or "" if they can't.
+func (s *Sizes) scannable(c *compressed) string {
+	if why := s.decodedOnce(c); why != "" {
+		return why
+	}
+	o, budget := s.Order, s.Limits.CacheBytes
+	places := int64(max(s.Places, 1))
+	switch {
 	case c.shards == 0:
 		return fmt.Sprintf("decoding can start at %d places in the %d compressed shards, every %s (decoded)",
 			c.members, c.compressed, humanize.IBytes(uint64(c.decoded)/max(c.members, 1)))
@@ -86,10 +102,9 @@ func (s *Sizes) Choose(asked spec.Read) (Choice, error) {
 // chooseCompressed chooses if there are compressed shards. The others, if any, are read the same
 // way: the order alternates between records of both kinds.
 func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
-	scan := func(reason string) (Choice, error) { return Choice{Strategy: spec.ReadScan, Reason: reason}, nil }
 	c := s.spoolable(asked == spec.ReadSpool)
 	if why := s.scannable(&c); asked == spec.ReadAuto && why != "" || c.shards == 0 {
-		return scan(why)
+		return Choice{Strategy: spec.ReadScan, Reason: why, DecodesAgain: s.decodedOnce(&c) == ""}, nil
 	}
 	need := c.need(s.Order, s.Places)
 	fewer := c.fewerLanes(s.Order, s.Places)
@@ -108,6 +123,19 @@ func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 		}
 	}
 	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all, compressed: c.decoded}, nil
+}
+
+// Keep returns the choice that spools all compressed shards to a disk cache that has room for all
+// of them. It is for a choice that DecodesAgain: this epoch costs as much either way, because what
+// takes processor time is decoding each shard once, and later epochs and mounts decode nothing.
+// Only the first bytes may come later, since a shard is then decoded from its beginning. --spool-max
+// does not limit a cache.
+func (s *Sizes) Keep() Choice {
+	c := s.spoolable(true)
+	return Choice{
+		Strategy: spec.ReadSpool, Kept: true, Spooled: c.bits, SpoolBytes: c.need(s.Order, s.Places), bytes: c.all, compressed: c.decoded,
+		Reason: fmt.Sprintf("the disk cache keeps the %d compressed shards decoded (%s), for later epochs and mounts", c.shards, humanize.IBytes(uint64(c.total))),
+	}
 }
 
 // enough returns about the least memory with which no compressed shard is spooled, rounded up to

@@ -72,6 +72,52 @@ func TestChoiceDependsOnSizesOnly(t *testing.T) {
 	}
 }
 
+// What is decoded again in each epoch is worth keeping, whether it would be scanned or not; what fits
+// in memory, or is not compressed, is not.
+func TestShardsThatEachEpochDecodesAgainAreWorthKeeping(t *testing.T) {
+	const mib = 1 << 20
+	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
+	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
+	reservoir := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 2000}
+	for name, c := range map[string]struct {
+		sizes Sizes
+		again bool
+	}{
+		"memory holds it":           {sizesOf(20, 128*mib, true, 1, full), false},
+		"not compressed":            {sizesOf(200, 16*mib, false, 0, full), false},
+		"front to back":             {sizesOf(200, 16*mib, true, 1, none), true},
+		"many members":              {sizesOf(200, 64*mib, true, 10, reservoir), true},
+		"what waits fits in memory": {sizesOf(200, 64*mib, true, 1, reservoir), true},
+		"spooled in any case":       {sizesOf(200, 16*mib, true, 1, full), false},
+		"too large for --spool-max": {func() Sizes { s := sizesOf(200, 64*mib, true, 1, reservoir); s.MaxSpoolBytes = mib; return s }(), true},
+		"no record of them is wanted": {func() Sizes {
+			s := sizesOf(200, 16*mib, true, 1, full)
+			for i := range s.Shards {
+				s.Shards[i].Wanted = 0
+			}
+			return s
+		}(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.sizes.Choose(spec.ReadAuto)
+			require.NoError(t, err)
+			require.Equal(t, c.again, got.DecodesAgain, got.Reason)
+			require.False(t, got.Kept)
+			if !c.again {
+				return
+			}
+			kept := c.sizes.Keep()
+			require.Equal(t, spec.ReadSpool, kept.Strategy)
+			require.True(t, kept.Kept)
+			for i := range c.sizes.Shards {
+				require.True(t, kept.Spools(i))
+			}
+			require.Positive(t, kept.SpoolBytes)
+			require.Contains(t, kept.Reason, "the disk cache keeps the 200 compressed shards decoded (191 MiB)")
+		})
+	}
+}
+
 func TestTooSmallSpoolIsRefusedWithRequiredSize(t *testing.T) {
 	s := sizesOf(200, 16<<20, true, 1, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
 	s.MaxSpoolBytes = 1 << 20

@@ -17,7 +17,7 @@ import (
 // News is which loads that wait for the spool can continue. The owner has to act on it.
 type News struct {
 	There   []*Load // can be read from their Place now, which is kept until Read or Leave is called
-	Without []*Load // to be decoded without the spool: see losses.avoids
+	Without []*Load // to be decoded without the spool: see losses.avoids, and Aside
 }
 
 // Any reports whether there is any news.
@@ -117,6 +117,7 @@ const (
 	Refused Asked = iota // there is no room to read ahead
 	Waits                // News will have it
 	There                // it can be read now
+	Aside                // it is to be decoded without the spool, whose decoder is far from it
 )
 
 // Ask requests that a load is read from the spool. If its bytes are there, it returns There, and the
@@ -147,12 +148,36 @@ func (p *Spool) ask(l *Load, u budget.Urgency) Asked {
 		s.renew(p.wanted(shard)) // a reader of the next epoch needs it
 	}
 	if s.there < l.Layout.End() {
+		if p.isFar(s, l) {
+			return Aside
+		}
 		s.work = append(s.work, l)
 		l.waits.Store(&s.ledger)
 		return Waits
 	}
 	s.lend(l)
 	return There
+}
+
+const (
+	// farBytes is how far the decoder of a shard that is spooled only to be kept must be from a load
+	// at least for another decoder to be opened for it, and farTimes how many times as far as that
+	// one's entry.
+	farBytes = 64 << 20
+	farTimes = 4
+)
+
+// isFar reports whether a load is better decoded without the spool, from an entry near to it. Then
+// readers that begin in the middle of shards need not wait until these are decoded up to there, as
+// they need not without a cache. What is decoded for them is decoded twice. A dry run does not count
+// that, because it depends on how fast readers and decoders are. It is called with mu held.
+func (p *Spool) isFar(s *Place, l *Load) bool {
+	start := l.Layout.Start()
+	left := start - s.there
+	if !p.o.Choice.Kept || p.o.Dry != nil || left < farBytes {
+		return false
+	}
+	return left > farTimes*(start-p.o.Index.Entry(s.shard, start).DecodedBytes)
 }
 
 // lend makes s the place that a load is read from.

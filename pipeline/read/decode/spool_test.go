@@ -14,6 +14,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
@@ -189,6 +190,26 @@ func TestLoadEndsWhenItsBytesAreSpooled(t *testing.T) {
 	require.Equal(t, There, p.Ask(again, budget.Prefetch))
 	read(t, p, again)
 	require.Equal(t, 1, o.decoded)
+}
+
+// A load far from the decoder of a shard that is spooled only to be kept does not wait for it if
+// another decoder can start near the load. The shard is decoded in any case.
+func TestLoadFarFromTheDecoderOfAShardToBeKeptIsDecodedAside(t *testing.T) {
+	const mib = 1 << 20
+	o, p := newSpool(t, 1, 200)
+	o.hold = make(chan struct{})
+	defer close(o.hold)
+	x := p.shards.Index.(*readtest.Index)
+	x.ShardTable[0].DecodedBytes = 80 * mib
+	x.EntryTable = [][]format.Entry{{{}, {DecodedBytes: 40 * mib}, {DecodedBytes: 78 * mib}}}
+	p.o.Index, p.o.Choice.Kept = x, true
+	ask := func(off int64) Asked { return p.Ask(loadOf(0, 0, off, 10), budget.Demand) }
+	require.Equal(t, Aside, ask(79*mib))
+	require.Equal(t, 1, p.Stats().Decoding)
+	require.Equal(t, Waits, ask(41*mib), "it is not far")
+	require.Equal(t, Waits, ask(65*mib), "the entry before it is 25 MiB away")
+	p.o.Choice.Kept = false
+	require.Equal(t, Waits, ask(79*mib), "no other decoder is wanted")
 }
 
 func TestSpaceIsTakenFromLeastWantedShard(t *testing.T) {

@@ -135,8 +135,11 @@ func (p *Spool) admitWaiting(n *News) {
 			return
 		}
 		p.waiting = p.waiting[1:]
-		if p.ask(l, budget.Demand) == There {
+		switch p.ask(l, budget.Demand) {
+		case There:
 			n.There = append(n.There, l)
+		case Aside:
+			n.Without = append(n.Without, l)
 		}
 	}
 }

@@ -123,6 +123,10 @@ type Spool struct {
 	// DryKeep, if set, returns a dry shelf like Keep's, which has what the disk cache has now, or nil
 	// if Keep would return none. It creates nothing.
 	DryKeep func(KeptShards) *diskcache.Shelf
+	// KeepsAll, if set, reports whether the user asked for a disk cache that has room for all shards
+	// decoded, so that they should be kept there even if it costs less not to spool them. It creates
+	// nothing.
+	KeepsAll func(KeptShards) bool
 	// Plain, if set, presents the shards as uncompressed objects if the disk cache holds all of
 	// them whole, and returns nil otherwise. decode restores data that the cache loses.
 	Plain func(k KeptShards, decode func(shard int, write func([]byte) error) error) (*diskcache.Plain, error)

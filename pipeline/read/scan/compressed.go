@@ -130,13 +130,19 @@ func (w owner) Shrink() {
 	w.sc.cache.shrink()
 }
 
-// assignSpool has a load read from the spool as soon as its bytes are there. It returns false if
-// there is no room to read ahead. It is called with mu held.
+// assignSpool has a load read from the spool as soon as its bytes are there, or decoded if the
+// spool is far from it. It returns false if there is no room to read ahead. It is called with mu
+// held.
 func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
 	asked := sc.spool.Ask(&ld.Load, u)
 	sc.cache.shrink() // for the tables of a shard that was admitted
-	if asked != decode.There {
-		return asked == decode.Waits
+	switch asked {
+	case decode.Refused:
+		return false
+	case decode.Waits:
+		return true
+	case decode.Aside:
+		return sc.decoders.Assign(&ld.Load, u) != nil
 	}
 	if !sc.alloc(ld, u) {
 		sc.newsOfSpool(sc.spool.Leave(&ld.Load))
