@@ -71,8 +71,8 @@
 //
 // Room is taken from the shard that is needed least: one whose records have all been delivered
 // (Place.GoneOut counts), else one that no reader needs soon, else, if a reader waits, the oldest.
-// Its room is free when it is neither read nor written any more. If a reader waits and there is none,
-// the load waits for that.
+// Its room is free when it is neither read nor written any more, and only then it is admitted again.
+// If a reader waits and there is no room, the load waits for that.
 //
 // The shelf verifies what is read from it. A shard that reads back differently from what was
 // written is removed from the spool (Lost). After two losses within ten minutes, the shard is read

@@ -45,17 +45,18 @@ type Spool struct {
 	mu      sync.Mutex
 	closed  bool
 	places  map[int]*Place
-	order   []*Place // all places, oldest first
-	waiting []*Load  // loads of shards for which there is no room
-	queue   []*Place // places that have room and are not being decoded yet
-	running int      // number of shards that are being decoded
-	ever    []uint64 // one bit per shard: it was decoded to its end
-	refused int64    // when there was no room last (now)
-	leaving int64    // bytes of dropped shards that are still being read or written
-	decoded uint64   // shards that were decoded to their end
-	found   uint64   // shards that were on the shelf already, or that another process has decoded
-	again   uint64   // those of decoded that had been decoded before
-	tables  int64    // bytes of memory of the places' tables
+	order   []*Place    // all places, oldest first
+	waiting []*Load     // loads of shards for which there is no room
+	queue   []*Place    // places that have room and are not being decoded yet
+	running int         // number of shards that are being decoded
+	ever    []uint64    // one bit per shard: it was decoded to its end
+	refused int64       // when there was no room last (now)
+	leaving int64       // bytes of dropped shards that are still being read or written
+	old     map[int]int // by shard: how many of those bytes' places it has; not 0
+	decoded uint64      // shards that were decoded to their end
+	found   uint64      // shards that were on the shelf already, or that another process has decoded
+	again   uint64      // those of decoded that had been decoded before
+	tables  int64       // bytes of memory of the places' tables
 	losses  losses
 }
 
@@ -95,7 +96,7 @@ func NewSpool(o *options.Options, shards *chunkmap.Map, decode Through, b *budge
 	return &Spool{
 		o: o, shards: shards, decode: decode, budget: b, now: now, owner: owner, shelf: shelf,
 		most:   int(min(max(o.Survey.Limits.DecoderBytes/choose.DecoderBytes, 1), int64(o.Decoders))),
-		places: map[int]*Place{}, clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
+		places: map[int]*Place{}, old: map[int]int{}, clocks: make([]atomic.Int64, n), ever: make([]uint64, (n+63)/64),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
@@ -132,12 +133,51 @@ func want(shard int, end int64, waited bool) *Load {
 }
 
 func newSpool(t *testing.T, shards, room int) (*spoolOwner, *Spool) {
+	return newSpoolOn(t, shards, func(engine uring.Engine) *diskcache.Shelf {
+		shelf, err := diskcache.NewSpool(readtest.DiskDir(t), int64(room)*diskcache.RoomBytes(shardBytes), 1<<20, engine, nil)
+		require.NoError(t, err)
+		return shelf
+	})
+}
+
+// newKeptSpool returns a spool of shards that are kept in a disk cache.
+func newKeptSpool(t *testing.T, shards int) (*spoolOwner, *Spool) {
+	return newSpoolOn(t, shards, func(engine uring.Engine) *diskcache.Shelf {
+		c := diskcache.DefaultConfig()
+		c.Dir, c.Below, c.Engine, c.BoundBytes, c.Log = readtest.DiskDir(t), noObjects{}, engine, 1<<30, slog.New(slog.DiscardHandler)
+		c.Identify = func(storage.Object) (diskcache.Identity, bool) { return diskcache.Identity{}, false }
+		cache, err := diskcache.Open(c)
+		require.NoError(t, err)
+		all := diskcache.ShelfConfig{
+			NeedBytes: shardBytes, AllBytes: int64(shards) * shardBytes, MostTableBytes: 1 << 20,
+			DecodedBytes: func(int) int64 { return shardBytes },
+			Identify: func(shard int) (diskcache.Identity, bool) {
+				return diskcache.Identity{URL: fmt.Sprint("file:///", shard), Validator: "1"}, true
+			},
+		}
+		for i := range shards {
+			all.Shards = append(all.Shards, i)
+		}
+		shelf, err := cache.NewShelf(all)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, cache.Close()) })
+		return shelf
+	})
+}
+
+// noObjects is a storage without objects.
+type noObjects struct{ storage.Storage }
+
+func (noObjects) Caps() storage.Caps { return storage.Caps{} }
+func (noObjects) Close() error       { return nil }
+
+func newSpoolOn(t *testing.T, shards int, on func(uring.Engine) *diskcache.Shelf) (*spoolOwner, *Spool) {
 	o := &spoolOwner{failed: map[*Load]error{}, soon: map[int]bool{}}
 	o.change.L = &o.mu
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
-	shelf, err := diskcache.NewSpool(readtest.DiskDir(t), int64(room)*diskcache.RoomBytes(shardBytes), 1<<20, engine, nil)
-	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	shelf := on(engine)
 	began := time.Now()
 	x := new(readtest.Index)
 	for i := range shards {
@@ -151,7 +191,7 @@ func newSpool(t *testing.T, shards, room int) (*spoolOwner, *Spool) {
 		p.Stop()
 		p.Wait()
 		_, err := p.Close()
-		require.NoError(t, errors.Join(err, engine.Close()))
+		require.NoError(t, err)
 	})
 	return o, p
 }
@@ -306,6 +346,39 @@ func TestDamagedShardIsEvictedAndBypassedAfterSecondTime(t *testing.T) {
 	close(o.hold)
 	o.wait(func() bool { return len(o.without) == 1 })
 	require.Same(t, w, o.without[0])
+}
+
+// A shard that is damaged in a disk cache is not opened there again while it is still read: it would
+// be found whole, and what removes the damaged data when that read has ended would remove what was
+// decoded meanwhile.
+func TestDamagedShardIsDecodedAgainOnceItIsNotReadAnyMore(t *testing.T) {
+	o, p := newKeptSpool(t, 3)
+	w, other := want(0, shardBytes, true), want(0, 10, true)
+	require.Equal(t, Waits, p.Ask(w, budget.Demand))
+	o.wait(func() bool { return len(o.there) == 1 })
+	require.Equal(t, There, p.Ask(other, budget.Demand))
+	w.Place.Decoded().EachPlace(5000, 1, func(fd int, at, _ int64) {
+		_, err := unix.Pwrite(fd, []byte{^byteOf(0, 5000)}, at)
+		require.NoError(t, err)
+	})
+	done := make(chan error)
+	p.Read(w, nil, func(err error) { done <- err })
+	err := <-done
+	require.Error(t, err)
+	require.Empty(t, p.Lost(w, err))
+	require.Equal(t, Waits, p.Ask(w, budget.Demand))
+	require.Empty(t, p.Admit())
+	require.Zero(t, p.Stats().Shards, "the shard is still read")
+	require.Equal(t, Refused, p.Ask(want(0, 10, false), budget.Prefetch))
+
+	require.Empty(t, p.Leave(other))
+	o.wait(func() bool { return len(o.there) == 2 })
+	read(t, p, o.arrival(1))
+	st := p.Stats()
+	require.EqualValues(t, 2, st.Decoded)
+	require.Zero(t, st.Found)
+	require.EqualValues(t, 1, st.DamagedShards)
+	require.False(t, p.Avoids(0))
 }
 
 // Who is told that a shard was lost may wait for the owner's lock, which the owner may

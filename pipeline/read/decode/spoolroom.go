@@ -10,8 +10,13 @@ import (
 )
 
 // admit takes room for a shard and queues it for decoding. It returns nil if there is no room now:
-// shards that are being decoded or read can't be dropped. It is called with mu held.
+// shards that are being decoded or read can't be dropped. It also returns nil while a dropped place
+// of the shard is in use: in a disk cache both would have the same files, and leaving the old place
+// would remove what was written for the new one. It is called with mu held.
 func (p *Spool) admit(shard int, u budget.Urgency) *Place {
+	if p.old[shard] > 0 {
+		return nil
+	}
 	size := p.shards.DecodedBytes(shard)
 	decoded, ok := p.shelf.Take(shard, size)
 	if !ok && u != budget.Demand && p.refused > 0 && p.now() < p.refused+refusalNanos {
@@ -96,6 +101,7 @@ func (p *Spool) drop(s *Place) {
 	p.order = slices.DeleteFunc(p.order, func(x *Place) bool { return x == s })
 	s.dropped = true
 	p.leaving += diskcache.RoomBytes(p.shards.DecodedBytes(s.shard))
+	p.old[s.shard]++
 	p.free(s)
 }
 
@@ -106,6 +112,9 @@ func (p *Spool) free(s *Place) {
 		return
 	}
 	p.leaving -= diskcache.RoomBytes(p.shards.DecodedBytes(s.shard))
+	if p.old[s.shard]--; p.old[s.shard] == 0 {
+		delete(p.old, s.shard)
+	}
 	p.holdTables(-s.tableBytes())
 	s.decoded.Leave(s.leaving())
 	s.decoded = nil
