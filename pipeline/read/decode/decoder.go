@@ -33,8 +33,10 @@ type Decoder struct {
 	work    []*Load // by place in the shard
 	at      int64   // where it will be when it looks at work next
 	piece   int     // the first piece that begins there or later
-	used    uint64  // when it was paused
 	held    int64
+	// reopenBytes is what it costs to open another decoder in its place, while it is paused: the
+	// bytes to decode from an entry to piece, and openCostBytes.
+	reopenBytes int64
 
 	// Used by the goroutine that runs the decoder or, while it is paused, with Set.mu held.
 	pos     int64

@@ -34,6 +34,7 @@ type Set struct {
 	closed  bool
 	all     map[*Decoder]struct{}
 	byShard map[int][]*Decoder // all except those of Through
+	paused  []*Decoder         // the one that has been paused the longest first
 	ready   []*Decoder         // in a dry run: those that Step runs, the next one first
 	held    int64              // bytes of memory
 	garbage int64              // bytes of closed decoders that are left to the collector
@@ -43,7 +44,6 @@ type Set struct {
 	collecting bool
 	waiting    int
 	changed    chan struct{}
-	tick       uint64
 	// passed counts for each shard the bytes that were decoded only to get past them; warned is set
 	// once there was a warning about it.
 	passed map[int]int64
@@ -129,6 +129,7 @@ func (s *Set) assign(l *Load, u budget.Urgency) *Decoder {
 	}
 	best.add(l)
 	if !best.running {
+		s.paused = slices.DeleteFunc(s.paused, func(x *Decoder) bool { return x == best })
 		best.running = true
 		best.clock.Store(s.now())
 		s.start(best)
@@ -173,8 +174,6 @@ func (s *Set) hold(d *Decoder, bytes int64) {
 func (s *Set) pause(d *Decoder) {
 	d.running = false
 	s.wake()
-	s.tick++
-	d.used = s.tick
 	if d.parts && !d.member {
 		s.remove(d) // another decoder can start at the next part just as well
 		return
@@ -183,6 +182,9 @@ func (s *Set) pause(d *Decoder) {
 		s.remove(d) // no needed record follows
 		return
 	}
+	next := s.places.StartBytes(d.piece)
+	d.reopenBytes = openCostBytes + next - s.o.Index.Entry(d.shard, next).DecodedBytes
+	s.paused = append(s.paused, d)
 	for len(s.all) > s.o.Decoders || s.held > s.limit.Load() && len(s.all) > 1 {
 		if !s.closeOldest() {
 			return
@@ -193,20 +195,16 @@ func (s *Set) pause(d *Decoder) {
 // closeOldest closes the decoder that has been paused the longest, and reports whether there was
 // one.
 func (s *Set) closeOldest() bool {
-	var oldest *Decoder
-	for _, list := range s.byShard {
-		for _, d := range list {
-			if !d.running && (oldest == nil || d.used < oldest.used) {
-				oldest = d
-			}
-		}
-	}
-	if oldest == nil {
+	if len(s.paused) == 0 {
 		return false
 	}
-	s.remove(oldest)
+	s.remove(s.paused[0])
 	return true
 }
+
+// mostCompared is how many paused decoders CloseCheap looks at: those that have been paused the
+// longest. Callers hold locks meanwhile.
+const mostCompared = 64
 
 // CloseCheap closes a paused decoder that holds more bytes than would be decoded to open another one
 // in its place, and reports whether there was one. The decoder for which the difference is greatest
@@ -216,13 +214,8 @@ func (s *Set) CloseCheap() bool {
 	defer s.mu.Unlock()
 	var best *Decoder
 	most := int64(0)
-	for d := range s.all {
-		if d.running {
-			continue
-		}
-		next := s.places.StartBytes(d.piece)
-		gain := d.held - openCostBytes - (next - s.o.Index.Entry(d.shard, next).DecodedBytes)
-		if gain > most || gain == most && best != nil && d.used < best.used {
+	for _, d := range s.paused[:min(len(s.paused), mostCompared)] {
+		if gain := d.held - d.reopenBytes; gain > most {
 			best, most = d, gain
 		}
 	}
@@ -242,6 +235,7 @@ func (s *Set) remove(d *Decoder) {
 		s.byShard[d.shard] = list
 	}
 	delete(s.all, d)
+	s.paused = slices.DeleteFunc(s.paused, func(x *Decoder) bool { return x == d })
 	if d.dec != nil {
 		d.dec.Close()
 		d.dec = nil
