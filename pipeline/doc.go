@@ -98,8 +98,9 @@
 //	                                    gather hold; mapped bytes and chunks have their own limits
 //	what is dropped when memory is full read/scan/cache.go: first the oldest segment whose records
 //	                                    have mostly gone out; the others are copied, if they are
-//	                                    few. Then paused decoders that are cheap to open again
-//	                                    (decode.CloseCheap). Last, what is still wanted.
+//	                                    few. Then paused decoders that are not needed soon or
+//	                                    cheap to open again (decode.CloseCheap). Last, what is
+//	                                    still wanted.
 //	                                    read/gather/batch.go: batches of the reader that has been
 //	                                    idle longest. read/mapped/region.go: regions whose records
 //	                                    were all delivered, then the oldest. blockcache: chunks of

@@ -50,7 +50,7 @@ func (b *Budget) Rest() int64 {
 type Urgency int
 
 const (
-	Opportunistic Urgency = iota // stay within the budget, and drop only what was delivered or is cheap to open again
+	Opportunistic Urgency = iota // stay within the budget; drop only what was delivered, and decoders of little use
 	Prefetch                     // stay within the budget
 	Demand                       // a reader waits: stay within the budget if possible
 )

@@ -37,6 +37,7 @@ type Decoder struct {
 	// reopenBytes is what it costs to open another decoder in its place, while it is paused: the
 	// bytes to decode from an entry to piece, and openCostBytes.
 	reopenBytes int64
+	soon        int // while it is paused: the piece that was found to be needed last, or -1
 
 	// Used by the goroutine that runs the decoder or, while it is paused, with Set.mu held.
 	pos     int64

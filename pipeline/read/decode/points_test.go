@@ -35,8 +35,8 @@ func TestLoadFarIntoMemberStartsAtPrecedingPoint(t *testing.T) {
 	require.Equal(t, map[int]int{39: 1, 12: 1, 25: 1}, o.came)
 }
 
-// CloseCheap closes a paused decoder only if it holds more bytes than would be decoded to open
-// another one in its place.
+// CloseCheap closes a paused decoder that is needed soon only if it holds more bytes than would be
+// decoded to open another one in its place.
 func TestCheapDecodersAreClosed(t *testing.T) {
 	o, set := newOwner(t, long)
 	d := set.Assign(o.load(0), budget.Demand)
@@ -46,14 +46,40 @@ func TestCheapDecodersAreClosed(t *testing.T) {
 		defer set.mu.Unlock()
 		set.hold(d, bytes)
 	}
+	soon := func(shard, piece int) int { return max(piece, 20) }
 	cost := openCostBytes + set.places.StartBytes(1)
 	hold(cost)
-	require.False(t, set.CloseCheap())
+	require.False(t, set.CloseCheap(soon))
 	require.Equal(t, 1, set.Stats().Open)
 	hold(cost + 1)
-	require.True(t, set.CloseCheap())
+	require.True(t, set.CloseCheap(soon))
 	require.Zero(t, set.Stats().Open)
-	require.False(t, set.CloseCheap())
+	require.False(t, set.CloseCheap(soon))
+}
+
+func TestDecodersThatAreNotNeededSoonAreClosed(t *testing.T) {
+	o, set := newOwner(t, long)
+	set.Assign(o.load(8), budget.Demand)
+	set.goroutines.Wait()
+	wanted := map[int]bool{}
+	soon := func(_, piece int) int {
+		for ; piece < 40; piece++ {
+			if wanted[piece] {
+				return piece
+			}
+		}
+		return -1
+	}
+	for _, piece := range []int{20, 30, 10} { // one after the other: the decoder remembers the last
+		clear(wanted)
+		wanted[piece] = true
+		require.False(t, set.CloseCheap(soon), "piece %d is needed soon", piece)
+	}
+	clear(wanted)
+	wanted[8] = true // which it has passed
+	require.False(t, set.CloseCheap(nil), "it is not known what is needed soon")
+	require.True(t, set.CloseCheap(soon))
+	require.Zero(t, set.Stats().Open)
 }
 
 // While one decoder is at the beginning of a shard, and a core is free, another one takes what lies

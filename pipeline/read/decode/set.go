@@ -183,6 +183,7 @@ func (s *Set) pause(d *Decoder) {
 		return
 	}
 	next := s.places.StartBytes(d.piece)
+	d.soon = d.piece
 	d.reopenBytes = openCostBytes + next - s.o.Index.Entry(d.shard, next).DecodedBytes
 	s.paused = append(s.paused, d)
 	for len(s.all) > s.o.Decoders || s.held > s.limit.Load() && len(s.all) > 1 {
@@ -206,15 +207,23 @@ func (s *Set) closeOldest() bool {
 // longest. Callers hold locks meanwhile.
 const mostCompared = 64
 
-// CloseCheap closes a paused decoder that holds more bytes than would be decoded to open another one
-// in its place, and reports whether there was one. The decoder for which the difference is greatest
-// is closed.
-func (s *Set) CloseCheap() bool {
+// CloseCheap closes a paused decoder that readers will not need soon or, if there is none, one that
+// holds more bytes than would be decoded to open another one in its place; of these, the one for
+// which the difference is greatest. It reports whether there was one.
+//
+// next returns the first piece of a shard, from a piece on, that readers will need soon and that is
+// neither in memory nor on its way; -1 for none. It is nil if that is not known; then all decoders
+// count as needed. It is called with the set's lock held.
+func (s *Set) CloseCheap(next func(shard, piece int) int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var best *Decoder
 	most := int64(0)
 	for _, d := range s.paused[:min(len(s.paused), mostCompared)] {
+		if next != nil && !d.neededSoon(next) {
+			s.remove(d)
+			return true
+		}
 		if gain := d.held - d.reopenBytes; gain > most {
 			best, most = d, gain
 		}
@@ -224,6 +233,17 @@ func (s *Set) CloseCheap() bool {
 	}
 	s.remove(best)
 	return true
+}
+
+// neededSoon reports whether the paused decoder is before a piece that next returns. It is called
+// with Set.mu held.
+func (d *Decoder) neededSoon(next func(shard, piece int) int) bool {
+	p := next(d.shard, max(d.soon, d.piece)) // usually still the same
+	if p < 0 && d.soon > d.piece {
+		p = next(d.shard, d.piece)
+	}
+	d.soon = p
+	return p >= 0
 }
 
 // remove removes a decoder and frees its memory. It is called with mu held.

@@ -16,8 +16,8 @@ type cache struct {
 	memory
 	budget *budget.Budget
 	ask    func() bool // Options.Ask
-	// closeDecoder closes a paused decoder that is cheap to open again, and reports whether there
-	// was one.
+	// closeDecoder closes a paused decoder that is not needed soon or is cheap to open again, and
+	// reports whether there was one.
 	closeDecoder func() bool
 	cur          *segment
 	segs         []*segment // oldest first
@@ -143,7 +143,7 @@ func (c *cache) hold(tables int64) {
 
 // evict frees one segment, or closes a decoder, and reports whether it found one. It prefers the
 // oldest segment of which most was delivered, then one that is worth copying, then a paused decoder
-// that is cheap to open again, and at last the oldest segment, so that a reader that has stopped
+// that is not needed soon or is cheap to open again, and at last the oldest segment, so that a reader that has stopped
 // can't keep memory.
 func (c *cache) evict(u budget.Urgency) bool {
 	for _, share := range [...]int64{0, 50, 80, 100} {

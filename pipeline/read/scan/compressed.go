@@ -64,6 +64,12 @@ func (w owner) Next(shard, piece int) int {
 	}
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	return sc.nextWanted(shard, piece)
+}
+
+// nextWanted returns the first piece of the shard, from piece on, that is wanted and neither in
+// memory nor on its way; -1 for none. It is called with mu held.
+func (sc *Scanner) nextWanted(shard, piece int) int {
 	s := sc.o.Index.Shard(shard)
 	for ; piece < sc.pieces.Len() && sc.pieces.Starts[piece] < s.First+s.Records; piece++ {
 		if sc.wanted.Wanted(piece) && !sc.holds(piece) && sc.loads[piece] == nil {

@@ -56,8 +56,8 @@
 // is freed, so small datasets stay in memory for all epochs. At the budget, the oldest segment that
 // is not pinned is freed. Its undelivered records are first copied together into a new segment, so
 // that a few records never keep many in memory. If hardly anything of it was delivered, it is
-// dropped instead, and read again when needed; but first paused decoders are closed that can be opened
-// again by decoding less than they hold.
+// dropped instead, and read again when needed; but first paused decoders are closed that are not needed
+// soon, or that can be opened again by decoding less than they hold.
 //
 // A piece that a reader waits for gets memory whatever the budget, so nothing deadlocks; reading
 // ahead does not. So HeldBytes may exceed the budget by the pieces that calls of Read wait for, the

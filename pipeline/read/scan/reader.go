@@ -382,9 +382,9 @@ func (sc *Scanner) abandon(ld *load) {
 
 // follow returns the window of a reader of a sequence.
 func (sc *Scanner) follow(seq chunkmap.Sequence, phase chunkmap.Subset) window.Reader {
-	counts := sc.wanted
-	if sc.holdsAll && sc.spool == nil {
-		counts = nil // all is kept, wanted or not
+	var counts *window.Wanted
+	if sc.counted() {
+		counts = sc.wanted
 	}
 	r := window.NewReader(seq, counts, sc.o.LookaheadRecords, sc.nearRecords())
 	r.Tell(sc.plan.NewPhaseWalker(seq, phase))

@@ -88,7 +88,11 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 	if shelf != nil {
 		sc.spool = decode.NewSpool(o, sc.places, sc.decoders.Through, sc.budget, sc.now, shelf, owner{sc})
 	}
-	sc.cache.closeDecoder = sc.decoders.CloseCheap
+	var next func(shard, piece int) int
+	if sc.counted() {
+		next = sc.nextWanted
+	}
+	sc.cache.closeDecoder = func() bool { return sc.decoders.CloseCheap(next) }
 	sc.checks.init()
 	if o.Verifier != nil {
 		for range runtime.GOMAXPROCS(0) {
@@ -131,6 +135,10 @@ func (sc *Scanner) TableBytes() int64 {
 	}
 	return n
 }
+
+// counted reports whether it is counted which pieces readers will need soon: not if no shard is
+// compressed, nor if all pieces are kept, wanted or not.
+func (sc *Scanner) counted() bool { return sc.wanted != nil && !(sc.holdsAll && sc.spool == nil) }
 
 // Cores returns how many decoders decode at the same time.
 func (sc *Scanner) Cores() int { return sc.decoders.Cores() }
