@@ -130,13 +130,26 @@ func (r *Reader) begin(k uint64, n int) (*run, error) {
 // share returns what one of the readers may hold.
 func (r *Reader) share() int64 { return r.g.pool.BudgetBytes() / max(r.g.open.Load(), 1) }
 
+// How many stretches the reader's share holds. What a storage computes from larger pieces
+// (window.Plan.Exact) is computed once per stretch if memory is short, so two are better: one that
+// is read while the other is delivered. What is computed together then does not depend on how fast
+// the reader is.
+const (
+	stretches      = 8
+	exactStretches = 2
+)
+
 // grow doubles the next stretch, as long as the reader's share holds several of them.
 func (run *run) grow(r *Reader) {
-	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share(), r.g.pool.BlockBytes)
+	n := int64(stretches)
+	if r.g.told != nil && r.g.told.Exact {
+		n = exactStretches
+	}
+	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share()/n, r.g.pool.BlockBytes)
 }
 
-func nextStretch(bytes, most, share, blockBytes int64) int64 {
-	return min(2*bytes, most, max(share/8, blockBytes))
+func nextStretch(bytes, most, part, blockBytes int64) int64 {
+	return min(2*bytes, most, max(part, blockBytes))
 }
 
 // readAhead plans the next stretch if the reader reads on, and little enough is ahead of it. There

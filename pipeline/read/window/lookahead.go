@@ -26,7 +26,7 @@ const (
 	exactRecords = 4096
 	exactStep    = exactRecords / exactParts
 	exactParts   = 8
-	exactTimes   = 2
+	exactTimes   = 3
 	// mostExactWants is mostWants for exact plans: enough for 16 readers.
 	mostExactWants = 64 << 10
 )
