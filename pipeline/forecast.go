@@ -27,7 +27,7 @@ type StorageForecast struct {
 	Likes    storage.Profile // the reads that the storage is fast at
 	Strategy spec.Read       // the strategy that a mount would use
 	Reason   string          // why, in words
-	Scan     ScanForecast
+	Scan     ScanForecast    // zero if the records are crops, which are computed one by one
 	Gather   *GatherForecast // nil if there are compressed shards
 	Spool    *SpoolForecast  // nil if a mount would not spool
 	// Epoch is what a whole epoch costs that reads each chunk once, and the memory or disk cache
@@ -66,6 +66,15 @@ type GatherForecast struct {
 	ReadsForecast
 	GapBytes int64 // read and discarded
 	Config   plan.Config
+	// Crops is what is decoded for crops, whose reads are those of stored chunks; nil for other
+	// records.
+	Crops *DecodedCrops
+}
+
+// DecodedCrops counts what is decoded for crops.
+type DecodedCrops struct {
+	Chunks       uint64 // decoded, whole or in part, as often as that is
+	DecodedBytes int64
 }
 
 // SpoolForecast is the cost of decoding each compressed shard once, into a spool.
@@ -98,7 +107,12 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64) (
 	run := func(how read.Choice) (read.Forecast, error) {
 		return survey.DryRun(ctx, seq, read.Subset{Number: e.Phase(), Part: e.Part()}, f.Records, how)
 	}
-	if err := s.dryRun(&choice, run, g.spec.MemoryBytes); err != nil {
+	if g.cubes != nil {
+		err = s.dryRunCrops(&choice, run)
+	} else {
+		err = s.dryRun(&choice, run, g.spec.MemoryBytes)
+	}
+	if err != nil {
 		return f, err
 	}
 	f.Storages = []StorageForecast{s}
@@ -133,6 +147,16 @@ func (s *StorageForecast) dryRun(choice *read.Choice, run func(read.Choice) (rea
 		}
 		s.Spool = &SpoolForecast{ReadsForecast: readsOf(&spool), Shards: spool.Spooled, DecodedBytes: spool.DecodedBytes, SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
 	}
+	return nil
+}
+
+// dryRunCrops runs dry through the way in which crops are read.
+func (s *StorageForecast) dryRunCrops(choice *read.Choice, run func(read.Choice) (read.Forecast, error)) error {
+	x, err := run(*choice)
+	if err != nil {
+		return err
+	}
+	s.Gather = &GatherForecast{ReadsForecast: readsOf(&x), Config: x.Plan, Crops: &DecodedCrops{x.Chunks, x.DecodedBytes}}
 	return nil
 }
 

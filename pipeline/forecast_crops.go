@@ -6,6 +6,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
@@ -13,8 +14,7 @@ import (
 
 // CropsForecast is the cost of crops of Zarr arrays: how many chunks (Zarr's chunks) are decoded
 // for them, in the spec's order and in others. It covers the first records of the spec's epoch, for
-// one reader that has all the memory for decoded chunks to itself. In a mixture, each source has its
-// own part of that memory.
+// one reader that has all the memory for decoded chunks to itself.
 type CropsForecast struct {
 	Records     uint64 // records examined
 	RecordBytes int64
@@ -47,11 +47,11 @@ type CropsField struct {
 type CropsOrder struct {
 	Shuffle spec.Shuffle
 	InUse   bool
-	// Chunks is the number of chunks decoded per crop if the least recently used ones are evicted
-	// from memory, and Bytes their size.
+	// Chunks is the number of chunks decoded per crop, whole or in part, and Bytes what is decoded
+	// of them: nothing of chunks that are stored uncompressed.
 	Chunks, Bytes float64
 	// OnceBytes is the least memory for decoded chunks with which nearly all of them (19 in 20) are
-	// decoded only once.
+	// decoded only once, if the least recently used ones are evicted.
 	OnceBytes int64
 }
 
@@ -61,7 +61,8 @@ const (
 	forecastWants   = 1 << 21
 )
 
-// ForecastCrops forecasts the cost of crops; nil if records are not crops. It reads no data.
+// ForecastCrops forecasts the cost of crops; nil if records are not crops. What is decoded is the
+// result of a dry run of each order, which reads sizes of chunks but no data (crops.Dry).
 func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 	g, release := d.acquire()
 	defer release()
@@ -95,12 +96,16 @@ func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) 
 		if err != nil {
 			return nil, err
 		}
-		wants, wantedBytes, chunks, bytes, once := u.sum()
+		wants, wantedBytes, once := u.sum()
+		dry, err := g.dryRunIn(ctx, o, u.records)
+		if err != nil {
+			return nil, err
+		}
 		if i == 0 {
 			f.Records, f.ChunksWanted, f.WantedBytes = u.records, u.mean(wants), u.mean(uint64(wantedBytes))
 			f.along(u)
 		}
-		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Chunks: u.mean(chunks), Bytes: u.mean(uint64(bytes)), OnceBytes: once})
+		f.Orders = append(f.Orders, CropsOrder{Shuffle: o.Shuffle, InUse: i == 0, Chunks: u.mean(dry.Chunks), Bytes: u.mean(uint64(dry.DecodedBytes)), OnceBytes: once})
 	}
 	return f, nil
 }
@@ -154,13 +159,32 @@ func (g *generation) epochIn(o spec.Order) (*order.Epoch, error) {
 	return m.Epoch(g.spec.Epoch)
 }
 
-// usesOf goes through the first records of an order.
-func (g *generation) usesOf(ctx context.Context, o spec.Order) (*orderUses, error) {
+// viewIn returns the view of one reader of the spec's epoch in an order.
+func (g *generation) viewIn(o spec.Order) (*order.View, error) {
 	e, err := g.epochIn(o)
 	if err != nil {
 		return nil, err
 	}
-	v, err := order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	return order.NewView(e, nil, spec.Assignment{Workers: 1, Batch: o.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+}
+
+// dryRunIn runs dry through the first records of an order.
+func (g *generation) dryRunIn(ctx context.Context, o spec.Order, records uint64) (f read.Forecast, err error) {
+	v, err := g.viewIn(o)
+	if err != nil {
+		return f, err
+	}
+	choice, err := g.survey.Choose(g.strategy())
+	if err != nil {
+		return f, err
+	}
+	e := v.Epoch()
+	return g.survey.DryRun(ctx, workerSequence{v, 0}, read.Subset{Number: e.Phase(), Part: e.Part()}, records, choice)
+}
+
+// usesOf goes through the first records of an order.
+func (g *generation) usesOf(ctx context.Context, o spec.Order) (*orderUses, error) {
+	v, err := g.viewIn(o)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +225,7 @@ func newWanter(g *generation) *wanter {
 	of := map[*mount]*chunkUses{}
 	for _, m := range g.mount.cropMounts() {
 		of[m] = newChunkUses()
-		w.uses.storages = append(w.uses.storages, storageUses{of[m], m.crops.MostHeldBytes()})
+		w.uses.storages = append(w.uses.storages, of[m])
 	}
 	for _, c := range g.listed {
 		w.uses.ofCube = append(w.uses.ofCube, of[c.mount])
@@ -255,29 +279,20 @@ func (w *wanter) field(shard, k int, crop *zarr.Crop) {
 // orderUses are the uses of chunks by the first records of an order.
 type orderUses struct {
 	records  uint64
-	along    [][]uint64    // chunks along each dimension of each field, summed over all records
-	storages []storageUses // one, or one for each source of a mixture
-	ofCube   []*chunkUses  // the uses of each cube's storage
+	along    [][]uint64   // chunks along each dimension of each field, summed over all records
+	storages []*chunkUses // one, or one for each source of a mixture, which has memory of its own
+	ofCube   []*chunkUses // the uses of each cube's storage
 }
 
-// storageUses are the uses of chunks of a storage, which has memory of its own for decoded chunks.
-type storageUses struct {
-	*chunkUses
-	memoryBytes int64
-}
-
-// sum adds up the storages: chunks wanted and their size, chunks decoded and their size, and the
-// memory with which nearly all chunks are decoded only once.
-func (u *orderUses) sum() (wants uint64, wantedBytes int64, decoded uint64, decodedBytes, once int64) {
+// sum adds up the storages: chunks wanted and their size, and the memory with which nearly all
+// chunks are decoded only once.
+func (u *orderUses) sum() (wants uint64, wantedBytes, once int64) {
 	for _, s := range u.storages {
 		wants += s.wants
 		wantedBytes += s.wantedBytes
-		n, bytes := s.decoded(s.memoryBytes)
-		decoded += n
-		decodedBytes += bytes
 		once += s.once()
 	}
-	return wants, wantedBytes, decoded, decodedBytes, once
+	return wants, wantedBytes, once
 }
 
 func (u *orderUses) mean(n uint64) float64 { return float64(n) / float64(max(u.records, 1)) }
@@ -298,12 +313,8 @@ type chunkUses struct {
 	last     map[chunkUse]int
 	sizes    []int64 // at the last use of each chunk its size, otherwise 0; stored as the partial sums of a Fenwick tree
 	distinct uint64
-	bytes    int64 // of distinct
-	again    []use // uses that are not a chunk's first
+	again    []int64 // for each use that is not a chunk's first: the memory with which it is still there
 }
-
-// use is a repeated use of a chunk: the memory with which it is still there, and its size.
-type use struct{ memoryBytes, bytes int64 }
 
 func newChunkUses() *chunkUses {
 	return &chunkUses{last: map[chunkUse]int{}, sizes: []int64{0}}
@@ -322,11 +333,10 @@ func (u *chunkUses) add(b chunkUse, bytes int64) {
 	u.sizes = append(u.sizes, sum)
 	before, used := u.last[b]
 	if used {
-		u.again = append(u.again, use{u.upTo(now) - u.upTo(before-1), bytes})
+		u.again = append(u.again, u.upTo(now)-u.upTo(before-1))
 		u.change(before, -bytes)
 	} else {
 		u.distinct++
-		u.bytes += bytes
 	}
 	u.change(now, bytes)
 	u.last[b] = now
@@ -345,24 +355,9 @@ func (u *chunkUses) change(i int, bytes int64) {
 	}
 }
 
-// decoded returns how many chunks are decoded with memoryBytes of memory.
-func (u *chunkUses) decoded(memoryBytes int64) (chunks uint64, bytes int64) {
-	chunks, bytes = u.distinct, u.bytes
-	for _, x := range u.again {
-		if x.memoryBytes > memoryBytes {
-			chunks++
-			bytes += x.bytes
-		}
-	}
-	return chunks, bytes
-}
-
 // once is the least memory with which nearly all chunks are decoded only once.
 func (u *chunkUses) once() int64 {
-	memory := make([]int64, len(u.again))
-	for i, x := range u.again {
-		memory[i] = x.memoryBytes
-	}
+	memory := slices.Clone(u.again)
 	slices.Sort(memory)
 	n := len(memory) - int(u.distinct/20)
 	if n <= 0 {

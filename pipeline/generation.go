@@ -179,6 +179,7 @@ func (g *generation) surveyOf(o spec.Order) (*read.Survey, error) {
 		PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
 		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Profile: m.profile, Meter: &m.meter, Note: m.changes.Note, Log: m.log,
+		DryOver: m.dryOver(),
 	})
 }
 

@@ -199,10 +199,13 @@ func TestForecastOfAMixtureOfCropsGoesThroughItsOrder(t *testing.T) {
 				}
 			}
 			require.InDelta(t, float64(wants)/512, f.ChunksWanted, 1e-9)
+			for cube := range int64(3) {
+				delete(seen, [4]int64{cube}) // absent
+			}
 			if memory > 100<<20 {
 				require.InDelta(t, float64(len(seen))/512, f.Orders[0].Chunks, 1e-9)
 			} else {
-				require.GreaterOrEqual(t, f.Orders[0].Chunks, float64(len(seen))/512)
+				require.GreaterOrEqual(t, f.Orders[0].Chunks+1e-9, float64(len(seen))/512)
 			}
 		}
 	}

@@ -54,8 +54,11 @@ several nodes fetches. If chunks may be read more than once, dry runs count requ
 too. They include what the disk cache may have already; with a cache that is too small for
 the order they are an upper limit.
 
-For crops of Zarr arrays, it shows instead how many of the arrays' chunks are decoded, in
-this order and in others, and the --memory from which on each is decoded about once.`,
+For crops of Zarr arrays, the reads are those of stored chunks and of indexes of shards,
+usually within a tenth of what happens. It also shows how many of the arrays' chunks are
+decoded, in this order and in others, and the --memory from which on each is decoded about
+once. The sizes of chunks are read from the first 64 shards that are needed; the others
+are assumed to be alike.`,
 		Example: `  lsiofs plan /data/train --records 20000
   lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
   lsiofs plan s3://bucket/train --groups 4 --workers 16

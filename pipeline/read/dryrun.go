@@ -33,11 +33,12 @@ type Forecast struct {
 	Pieces    uint64 // read or decoded, each counted once
 	KeptBytes int64  // the most that has been read and not delivered at any time, if memory holds it
 	Fits      bool   // each piece is read once: memory holds what waits
+	Chunks    uint64 // decoded for records that are computed from them (Options.DryOver)
 	// Estimated means that the counts are close but not exact: how far real decoders run ahead of a
 	// reader depends on their speed, and how much of a file they read up to a position within a
 	// member is interpolated.
 	Estimated    bool
-	DecodedBytes int64  // output of the decoders of compressed shards, needed or not
+	DecodedBytes int64  // output of the decoders of compressed shards, needed or not, or of chunks
 	Passes       uint64 // decoders opened
 	Compressed   uint64 // shards for which decoders are opened
 	Spooled      uint64 // shards decoded to the spool; each time counts
@@ -53,10 +54,15 @@ const (
 	// and what dry decoders decode.
 	mostDryPieces = 1 << 17
 	mostDryBytes  = 32 << 30
+	// mostDryWants limits the parts of chunks that crops are put together from.
+	mostDryWants = 1 << 21
 )
 
 // lendRecords is how many records a dry run asks for at a time, as a stream does.
 const lendRecords = 256
+
+// replyBytes is the size of a stream's reply.
+const replyBytes = 1 << 20
 
 // DryRun simulates a read of records 0 … n-1 of a sequence, all in the given phase, and returns
 // what it takes if shards are read as how says. It runs the same scanner or gatherer as a reader,
@@ -64,11 +70,11 @@ const lendRecords = 256
 // and advance only while the reader waits, as if the reader spent no time between its calls. So it
 // counts about what would really happen. Without a spool it is the same each time.
 //
-// It reads nothing. It allocates the tables of pieces and the buffers of decoders, but no memory
+// It reads nothing, but for sizes of what records are computed from (Options.DryOver). It allocates the tables of pieces and the buffers of decoders, but no memory
 // for records. If there are more than about a million records it simulates the first ones, and
 // extrapolates from their second half. It ends early with the context's error.
 func (s *Survey) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
-	d, err := s.newDryRun(how)
+	d, err := s.newDryRun(ctx, how)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -83,11 +89,12 @@ func (s *Survey) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint6
 type dryRun struct {
 	*Fetcher
 	storage *dryStorage
+	over    options.DryStorage // over storage; nil: nothing
 	index   *dryIndex
 }
 
 // newDryRun makes a fetcher of the same dataset and settings with the given choice.
-func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
+func (s *Survey) newDryRun(ctx context.Context, how Choice) (_ *dryRun, err error) {
 	d := &dryRun{storage: newDryStorage(s.o.Caps), index: newDryIndex(s.o.Index)}
 	o := s.o
 	o.Memory, o.Meter, o.Note, o.Released = nil, new(meter.Meter), nil, nil
@@ -95,10 +102,21 @@ func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
 	o.SetDefaults()
 	d.Fetcher = &Fetcher{Survey: Survey{o: o, sizes: s.sizes}, share: o.Memory.Share(), told: o.Note}
 	d.o.SetInput(d.index, d.storage)
+	if o.DryOver != nil {
+		if d.over, err = o.DryOver(ctx, d.storage); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				_ = d.over.Close() // it has nothing to lose
+			}
+		}()
+		d.o.SetInput(d.index, d.over)
+	}
 	d.o.Verifier = nil // there is no data to verify
-	d.o.Dry = &options.Dry{Raw: d.storage.completeNow, Complete: d.storage.complete}
+	d.o.Dry = &options.Dry{Raw: d.storage.completeNow, Complete: d.complete}
 	d.o.Survey, d.o.Choice, d.o.Ask, d.o.Note = s.sizes, how, d.share.Ask, d.note
-	d.storage.atOnce = how.Strategy == spec.ReadGather
+	d.storage.atOnce = how.Strategy == spec.ReadGather && d.over == nil
 	var shelf *diskcache.Shelf
 	if how.Spooled != nil {
 		if o.Spool.DryKeep != nil {
@@ -120,10 +138,17 @@ func (s *Survey) newDryRun(how Choice) (*dryRun, error) {
 
 // close ends a dry run. Its memory was never touched, so errors of unmapping don't matter.
 func (d *dryRun) close() {
-	for d.storage.complete() {
+	for d.complete() {
 	}
 	_ = d.Close()
+	if d.over != nil {
+		_ = d.over.Close()
+	}
 }
+
+// complete does what can be done without completing a read, or else completes the oldest read: what
+// a read takes is long in comparison. It reports whether there was anything to do.
+func (d *dryRun) complete() bool { return d.over != nil && d.over.Step() || d.storage.complete() }
 
 // run simulates reading n records, or the first of them.
 func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) (Forecast, error) {
@@ -133,7 +158,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 	marks := []counts{{}}
 	numbers := make([]uint64, lendRecords)
 	var loan Loan
-	k := uint64(0)
+	k, reply := uint64(0), d.replyRecords()
 	for k < n && !d.enough(k) {
 		if k >= 2*marks[len(marks)-1].records {
 			marks = append(marks, d.count(k))
@@ -141,7 +166,7 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 		if err := ctx.Err(); err != nil {
 			return Forecast{}, err
 		}
-		if err := r.Read(ctx, k, lendRecords, &loan); err != nil {
+		if err := r.Read(ctx, k, int(reply-k%reply), &loan); err != nil {
 			return Forecast{}, err
 		}
 		m := seq.Records(k, numbers[:len(loan.Records)])
@@ -175,12 +200,25 @@ func (d *dryRun) run(ctx context.Context, seq Sequence, phase Subset, n uint64) 
 	return f, nil
 }
 
+// replyRecords is how many records a reader asks for one after the other before it has to come back
+// for more, which is when it counts as reading on.
+func (d *dryRun) replyRecords() uint64 {
+	if d.over == nil {
+		return lendRecords
+	}
+	h := &d.o.Survey.Held
+	return uint64(min(max(replyBytes/max(h.Bytes/max(int64(h.Records), 1), 1), 1), lendRecords))
+}
+
 // enough reports whether a dry run that has reached record k may stop.
 func (d *dryRun) enough(k uint64) bool {
 	if d.scanner != nil {
 		if x := d.scanner.Stats(); x.PiecesRead >= mostDryPieces || x.DecodedBytes >= mostDryBytes {
 			return true
 		}
+	}
+	if d.over != nil && d.over.Counts().Wants >= mostDryWants {
+		return true
 	}
 	if k < mostDryRecords {
 		return false
@@ -194,12 +232,17 @@ type counts struct {
 	reads          ReadCounts
 	pieces, again, // again: of pieces that had been dropped
 	decoded, passes, spooled, lent uint64
+	chunks uint64
 }
 
 func (d *dryRun) count(k uint64) counts {
 	s := d.Stats()
 	c := counts{records: k, reads: d.storage.counted(), pieces: s.PiecesRead - s.PiecesReread, again: s.PiecesReread, decoded: s.DecodedBytes, lent: s.BytesOut}
 	c.passes, _ = d.index.decoders()
+	if d.over != nil {
+		x := d.over.Counts()
+		c.chunks, c.decoded = x.Decoded, x.DecodedBytes
+	}
 	if s.Spool != nil {
 		c.spooled = s.Spool.Decoded
 	}
@@ -221,10 +264,12 @@ func (c *counts) extrapolate(from counts, n uint64) {
 	grow(&c.passes, from.passes)
 	grow(&c.spooled, from.spooled)
 	grow(&c.lent, from.lent)
+	grow(&c.chunks, from.chunks)
 }
 
 func (c *counts) fill(f *Forecast) {
 	f.ReadCounts, f.Pieces, f.DecodedBytes, f.Passes, f.Spooled = c.reads, c.pieces, int64(c.decoded), c.passes, c.spooled
+	f.Chunks = c.chunks
 	f.GapBytes = max(c.reads.ReadBytes-int64(c.lent), 0)
 }
 

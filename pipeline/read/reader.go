@@ -83,6 +83,13 @@ type SpoolOptions = options.Spool
 // KeptShards are the shards that are decoded to a shelf.
 type KeptShards = options.KeptShards
 
+// DryStorage is what stands for a storage that computes records from others in a dry run, and
+// DryCounts are its counts.
+type (
+	DryStorage = options.DryStorage
+	DryCounts  = options.DryCounts
+)
+
 // Part is a subset of a catalog's records. The others are never asked for, so they are neither
 // waited for nor kept. It is safe for concurrent use.
 type Part = chunkmap.Part

@@ -205,10 +205,7 @@ func (c *Crops) Text() string {
 		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t%s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), from)
 	}
 	_ = t.Flush() // writing to a builder does not fail
-	fmt.Fprintf(&b, "  assuming %s for decoded chunks, least recently used evicted first,\n", terminal.Bytes(c.MemoryBytes))
-	if slices.ContainsFunc(c.Arrays, func(a CropsArray) bool { return slices.Contains(a.Codecs, "blosc") }) {
-		b.WriteString("  and chunks decoded whole; of long blosc chunks only the needed blocks are\n")
-	}
+	fmt.Fprintf(&b, "  counted by dry runs with %s for decoded chunks\n", terminal.Bytes(c.MemoryBytes))
 	for _, text := range c.Warnings {
 		fmt.Fprintf(&b, "  %s\n", printable.Line(text))
 	}

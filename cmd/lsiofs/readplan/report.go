@@ -31,8 +31,8 @@ type Report struct {
 	Storages    []storagePlan `json:"storages"`
 	// Service is what a whole epoch requires of a service; nil for a file system.
 	Service *Service `json:"service,omitempty"`
-	// Crops is what is decoded for crops of arrays in the spec's epoch. It is nil for other
-	// records. If it is set, Storages is empty.
+	// Crops is what is decoded for crops of arrays in the spec's epoch, in this order and in others.
+	// It is nil for other records.
 	Crops *inspect.Crops `json:"crops,omitempty"`
 }
 
@@ -53,10 +53,11 @@ type StrategyPlan struct {
 	ReadBytes     int64   `json:"read_bytes"`
 	Amplification float64 `json:"amplification"` // bytes read per byte of the records
 	Estimated     bool    `json:"estimated"`
-	Pieces        uint64  `json:"pieces,omitempty"`        // for scan
-	KeptBytes     int64   `json:"kept_bytes,omitempty"`    // for scan: the most kept at a time for later records
-	FitsMemory    *bool   `json:"fits_memory,omitempty"`   // for scan: each piece is read once
-	DecodedBytes  int64   `json:"decoded_bytes,omitempty"` // for scan and spool: what decoders of compressed shards produce
+	Pieces        uint64  `json:"pieces,omitempty"`         // for scan
+	KeptBytes     int64   `json:"kept_bytes,omitempty"`     // for scan: the most kept at a time for later records
+	FitsMemory    *bool   `json:"fits_memory,omitempty"`    // for scan: each piece is read once
+	DecodedBytes  int64   `json:"decoded_bytes,omitempty"`  // for scan and spool: what decoders of compressed shards produce; for crops: of chunks
+	Chunks        uint64  `json:"chunks_decoded,omitempty"` // for crops, as often as that is
 	// CountedRecords is the number of records that were counted, if the figures are extrapolated
 	// from these; else 0.
 	CountedRecords uint64       `json:"counted_records,omitempty"`
@@ -95,22 +96,20 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 	return r, nil
 }
 
-// reportOf returns a report without the fields that depend on the position. What is read for crops
-// follows from the chunks that they need, not from ranges of shards.
+// reportOf returns a report without the fields that depend on the position.
 func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker, records uint64) (Report, error) {
 	crops, err := inspect.CropsOf(ctx, d)
 	if err != nil {
 		return Report{}, err
-	}
-	if crops != nil {
-		n := min(records, set.View().Count(worker))
-		return Report{Records: n, RecordBytes: int64(n) * crops.RecordBytes, Storages: []storagePlan{}, Crops: crops}, nil
 	}
 	f, err := d.Forecast(ctx, set.View(), worker, records)
 	if err != nil {
 		return Report{}, err
 	}
 	r := newReport(f)
+	if r.Crops = crops; crops != nil {
+		return r, nil
+	}
 	r.Service, err = NewService(ctx, d)
 	return r, err
 }
@@ -120,11 +119,19 @@ func newReport(f pipeline.Forecast) Report {
 	r := Report{Records: f.Records, RecordBytes: f.RecordBytes}
 	for _, s := range f.Storages {
 		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
-		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
-		scan.Estimated, scan.Notes = scan.Estimated || s.Scan.Estimated || !s.Scan.Fits, scanNotes(s.Scan)
-		scan.Pieces, scan.KeptBytes, scan.FitsMemory, scan.DecodedBytes = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits, s.Scan.DecodedBytes
-		p.Plans = append(p.Plans, scan)
-		if g := s.Gather; g != nil {
+		if s.Gather == nil || s.Gather.Crops == nil {
+			scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
+			scan.Estimated, scan.Notes = scan.Estimated || s.Scan.Estimated || !s.Scan.Fits, scanNotes(s.Scan)
+			scan.Pieces, scan.KeptBytes, scan.FitsMemory, scan.DecodedBytes = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits, s.Scan.DecodedBytes
+			p.Plans = append(p.Plans, scan)
+		}
+		if g := s.Gather; g != nil && g.Crops != nil {
+			gather := newStrategyPlan("gather", g.ReadsForecast, f)
+			gather.Estimated, gather.Chunks, gather.DecodedBytes = true, g.Crops.Chunks, g.Crops.DecodedBytes
+			gather.Notes = []string{fmt.Sprintf("computes each crop by itself; decodes %s, to %s; the reads are those of chunks, and of indexes of shards",
+				terminal.Plural(g.Crops.Chunks, "chunk"), terminal.Bytes(g.Crops.DecodedBytes))}
+			p.Plans = append(p.Plans, gather)
+		} else if g != nil {
 			gather := newStrategyPlan("gather", g.ReadsForecast, f)
 			gather.GapBytes = g.GapBytes
 			gather.Notes = []string{fmt.Sprintf("merges reads of records up to %s apart, up to %s per read; %s read and discarded",

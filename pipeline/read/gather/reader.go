@@ -195,6 +195,10 @@ func (r *Reader) recordError(k uint64, err error) error {
 func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
 	g, began := r.g, time.Now()
 	g.counts.waits.Add(1)
+	if dry := g.o.Dry; dry != nil {
+		for dry.Complete() { // all that was submitted: a reader is slow in comparison
+		}
+	}
 	number := w.Begin(g.waitsFor(), nil, r, k)
 	defer func() {
 		w.End(number)

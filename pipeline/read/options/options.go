@@ -4,6 +4,7 @@
 package options
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -67,6 +68,9 @@ type Options struct {
 	// Note, if not nil, is called with each error, also if no reader waits for what failed. It is
 	// called concurrently, with locks held: it must not block, nor call a scanner or gatherer.
 	Note func(error)
+	// DryOver, if set, returns what stands for the storage in a dry run, over one that counts reads:
+	// for storages whose objects are computed from others.
+	DryOver func(ctx context.Context, below storage.Storage) (DryStorage, error)
 	// Released, if not nil, is called with memory that is about to be released: tests overwrite it.
 	Released func([]byte)
 
@@ -103,6 +107,23 @@ type Dry struct {
 	// Complete completes the oldest read of Storage, and reports whether there was one. Waiting
 	// readers call it until what they wait for has arrived.
 	Complete func() bool
+}
+
+// DryStorage computes the bytes of its objects from others, without data. All is done by calls on the
+// goroutine of the dry run.
+type DryStorage interface {
+	storage.Storage
+	// Step does some of the work that reads need, and reports whether there was any to do before
+	// reads below complete.
+	Step() bool
+	// Counts returns what was done so far.
+	Counts() DryCounts
+}
+
+// DryCounts are the counts of a DryStorage.
+type DryCounts struct {
+	Decoded, DecodedBytes uint64 // chunks, and what was decoded of them
+	Wants                 uint64 // parts of chunks that records consist of
 }
 
 // Spool configures where and how compressed shards are spooled.

@@ -49,6 +49,7 @@ type Config struct {
 	TrustAbsence bool
 
 	room *room // shared with another Storage; nil: its own
+	dry  *Dry  // what the storage is in a dry run; nil: it reads
 }
 
 // Storage is a storage.Storage of cubes. Its methods may be called concurrently.
@@ -87,7 +88,7 @@ type Storage struct {
 	submissions sync.Pool // of *submission
 	workers     sync.WaitGroup
 
-	chunks, storedBytes, hits, blockCount atomic.Uint64
+	chunks, storedBytes, decodedBytes, hits, blockCount atomic.Uint64
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -140,6 +141,9 @@ func Wrap(under storage.Storage, c Config) *Storage {
 	s.cells = blockcache.New[key](c.MemoryBytes)
 	s.future = newFuture(c.MemoryBytes)
 	s.indexes = newIndexes(c.MemoryBytes / 8)
+	if c.dry != nil {
+		return s
+	}
 	for range runtime.GOMAXPROCS(0) {
 		s.workers.Go(s.work)
 	}
@@ -296,6 +300,9 @@ type Stats struct {
 	Found   uint64 `json:"found"`
 	// StoredBytes is the stored size of the decoded chunks.
 	StoredBytes uint64 `json:"stored_bytes"`
+	// DecodedBytes is the size of what was decoded: chunks, or blocks of them. Bytes that are stored
+	// uncompressed are not counted.
+	DecodedBytes uint64 `json:"decoded_bytes"`
 	// Blocks counts decoded blocks of chunks that were decoded only in part.
 	Blocks uint64 `json:"blocks"`
 	// HeldBytes is the size of the cache of decoded chunks.
@@ -307,13 +314,14 @@ func (x *Stats) Add(y Stats) {
 	x.Decoded += y.Decoded
 	x.Found += y.Found
 	x.StoredBytes += y.StoredBytes
+	x.DecodedBytes += y.DecodedBytes
 	x.Blocks += y.Blocks
 	x.HeldBytes += y.HeldBytes
 }
 
 // Stats returns the counters of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.chunks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.Stats().HeldBytes}
+	return Stats{Decoded: s.chunks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), DecodedBytes: s.decodedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.Stats().HeldBytes}
 }
 
 // MostHeldBytes returns how many bytes of decoded chunks may be cached: the memory that remains

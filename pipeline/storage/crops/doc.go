@@ -32,6 +32,11 @@
 //
 // The memory of tasks is reused when all tasks of a batch have ended (submit.go).
 //
+// # Dry runs
+//
+// A Dry does the same with as much memory, but reads no data (dry.go): forecasts count with it what
+// this package would read and decode.
+//
 // # Long chunks
 //
 // If blocks are cells, a long chunk is read in two steps (blocks.go): first its head, which holds

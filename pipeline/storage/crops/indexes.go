@@ -172,7 +172,7 @@ func (w *worker) readIndex(x *storedIndex) {
 		w.cameIndex(x)
 		return
 	}
-	x.bytes, x.inFlight = make([]byte, p.SizeBytes), p.SizeBytes
+	x.bytes, x.inFlight = w.buffer(p.SizeBytes), p.SizeBytes
 	w.sent(x.inFlight)
 	w.under.Submit([]*storage.Read{{Object: x.listed, OffsetBytes: p.OffsetBytes, Buf: x.bytes, Done: func(err error) {
 		x.err = err
@@ -184,7 +184,9 @@ func (w *worker) readIndex(x *storedIndex) {
 // that they are bounded as others are, and all workers share them.
 func (w *worker) cameIndex(x *storedIndex) {
 	var places []zarr.Place
-	if a := x.of.field.Array; x.err == nil {
+	if a, d := x.of.field.Array, w.config.dry; x.err == nil && d != nil {
+		places = d.places(x)
+	} else if x.err == nil {
 		places = make([]zarr.Place, a.Levels[x.of.level].Entries())
 		if err := a.ParseIndex(places, x.of.level, x.bytes, x.within); err != nil {
 			x.err, places = x.damaged(err), nil

@@ -7,19 +7,25 @@ func (s *Storage) next(group []*task) (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if j, ok := s.nextJob(); ok {
+		if j, ok := s.ready(group); ok {
 			return j, true
-		}
-		if s.inFlight+s.reserved < s.maxInFlight {
-			if j, ok := s.nextTasks(group); ok {
-				return j, true
-			}
 		}
 		if s.closed && s.underWay == 0 {
 			return job{}, false
 		}
 		s.some.Wait()
 	}
+}
+
+// ready returns a job that there is room for, if there is one. The caller holds s.mu.
+func (s *Storage) ready(group []*task) (job, bool) {
+	if j, ok := s.nextJob(); ok {
+		return j, true
+	}
+	if s.inFlight+s.reserved < s.maxInFlight {
+		return s.nextTasks(group)
+	}
+	return job{}, false
 }
 
 // nextJob takes the first job that there is room for. The caller holds s.mu.

@@ -33,6 +33,10 @@ type want struct {
 	part zarr.Part
 }
 
+// copies reports whether what is decoded is copied: not if the reading was called off, nor in a dry
+// run.
+func (w *want) copies() bool { return !w.r.calledOff() && w.r.storage.config.dry == nil }
+
 // decodedWant is what a reading wants of a cell that is cached.
 type decodedWant struct {
 	want *want
@@ -129,6 +133,9 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		}
 		return cmp.Or(cmp.Compare(x.object, y.object), cmp.Compare(x.chunk, y.chunk))
 	})
+	if d := s.config.dry; d != nil {
+		d.count(b.order)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cells := s.cells.Lock()
@@ -243,7 +250,7 @@ func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) 
 		begin, size := c.row.Offsets[k], c.row.Sizes[k]
 		low, high := max(w.OffsetBytes, begin), min(end, begin+size)
 		if pad := min(begin, end); pad > max(zeros, w.OffsetBytes) {
-			clear(w.Bytes[max(zeros, w.OffsetBytes)-w.OffsetBytes : pad-w.OffsetBytes])
+			b.storage.zero(w.Bytes[max(zeros, w.OffsetBytes)-w.OffsetBytes : pad-w.OffsetBytes])
 		}
 		if zeros = begin + size; low >= high {
 			continue
@@ -252,7 +259,14 @@ func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) 
 		b.field(x, f, at.crops[k], zarr.Window{Bytes: w.Bytes[low-w.OffsetBytes : high-w.OffsetBytes], OffsetBytes: low - begin})
 	}
 	if zeros = max(zeros, w.OffsetBytes); zeros < end {
-		clear(w.Bytes[zeros-w.OffsetBytes:])
+		b.storage.zero(w.Bytes[zeros-w.OffsetBytes:])
+	}
+}
+
+// zero clears padding, which a dry run leaves untouched.
+func (s *Storage) zero(padding []byte) {
+	if s.config.dry == nil {
+		clear(padding)
 	}
 }
 

@@ -90,32 +90,41 @@ type worker struct {
 
 // work does jobs until the storage is closed and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, buffers: newBuffers(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
+	w := s.newWorker()
 	defer w.close()
 	for {
 		j, ok := s.next(w.group[:0])
 		if !ok {
 			return
 		}
-		w.fit(j.sizes(), s.each(), j.taken)
-		switch {
-		case j.reading != nil:
-			j.reading.release(1)
-		case j.decoded != nil:
-			w.copyDecoded(j.decoded)
-		case j.group != nil:
-			w.group = j.group
-			w.beginGroup(j.group)
-			w.begun(j.reserved)
-			clear(w.group)
-		case j.came != nil:
-			w.came(j.came)
-		case j.index != nil:
-			w.cameIndex(j.index)
-		}
-		if w.left(s.each(), j.taken); j.taken > 0 {
-			s.room.give(j.taken)
-		}
+		w.do(j)
+	}
+}
+
+func (s *Storage) newWorker() *worker {
+	return &worker{Storage: s, buffers: newBuffers(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
+}
+
+// do does a job.
+func (w *worker) do(j job) {
+	w.fit(j.sizes(), w.each(), j.taken)
+	switch {
+	case j.reading != nil:
+		j.reading.release(1)
+	case j.decoded != nil:
+		w.copyDecoded(j.decoded)
+	case j.group != nil:
+		w.group = j.group
+		w.beginGroup(j.group)
+		w.begun(j.reserved)
+		clear(w.group)
+	case j.came != nil:
+		w.came(j.came)
+	case j.index != nil:
+		w.cameIndex(j.index)
+	}
+	if w.left(w.each(), j.taken); j.taken > 0 {
+		w.room.give(j.taken)
 	}
 }
 
@@ -154,7 +163,9 @@ func (w *worker) copyDecoded(list []decodedWant) {
 	r := list[0].want.r
 	if r.wanted() {
 		for _, x := range list {
-			x.t.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.Bytes(), OffsetBytes: x.at}, &x.want.part)
+			if w.config.dry == nil {
+				x.t.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.Bytes(), OffsetBytes: x.at}, &x.want.part)
+			}
 		}
 		w.hits.Add(uint64(len(list)))
 	}
@@ -259,7 +270,7 @@ func (w *worker) absent(t *task) {
 // fill copies the fill value to all wants.
 func (t *task) fill() {
 	for i := range t.wants {
-		if !t.wants[i].r.calledOff() {
+		if t.wants[i].copies() {
 			t.field.copier.Fill(t.wants[i].crop, &t.wants[i].part)
 		}
 	}
@@ -269,7 +280,7 @@ func (t *task) fill() {
 // copy copies a chunk to all wants.
 func (t *task) copy(chunk zarr.Window) {
 	for i := range t.wants {
-		if !t.wants[i].r.calledOff() {
+		if t.wants[i].copies() {
 			t.field.copier.Copy(t.wants[i].crop, chunk, &t.wants[i].part)
 		}
 	}
@@ -295,7 +306,7 @@ func (w *worker) read(o *opened, reads []*task) {
 			below = append(below, w.submitSteps(t)...)
 			continue
 		}
-		t.stored = make([]byte, t.size())
+		t.stored = w.buffer(t.size())
 		size += t.size()
 		below = append(below, &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: func() bool { return w.Storage.wantedBelow(t) }, Done: func(err error) {
 			t.err = err
@@ -415,9 +426,12 @@ func (w *worker) decode(t *task, stored []byte) error {
 			return t.located(err)
 		}
 	}
-	if err := w.decoder.Decode(chunk, stored, f.Array.Chain); err != nil {
-		return t.damaged(err)
+	if w.config.dry == nil {
+		if err := w.decoder.Decode(chunk, stored, f.Array.Chain); err != nil {
+			return t.damaged(err)
+		}
 	}
+	w.decodedBytes.Add(uint64(f.chunkBytes))
 	t.copy(zarr.Window{Bytes: chunk})
 	return nil
 }
