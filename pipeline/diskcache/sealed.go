@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -339,8 +340,10 @@ type look struct {
 
 // check makes sure that pages of an object, which is in use, were checked since it was sealed. It
 // reads from no disk: it returns false if some that were not checked are not in the page cache, or
-// if one does not match its sum, which ends the seal.
-func (x *seals) check(o *object, sealed *seal, r run) bool {
+// if one does not match its sum, which ends the seal. If the pages are mapped and populated, mapped
+// is the whole file: then they are not copied, which takes more time than computing their sums. A
+// fault of mapped memory is the caller's.
+func (x *seals) check(o *object, sealed *seal, r run, mapped []byte) bool {
 	if r = sealed.rest(r); r.pages() == 0 {
 		return true
 	}
@@ -359,7 +362,12 @@ func (x *seals) check(o *object, sealed *seal, r run) bool {
 			continue
 		}
 		sums, pages := y.sums[:part.pages()*sumBytes], y.pages[:part.bytes()]
-		if !x.readHeld(files.sums, sumsAt(part.begin), sums) || !x.readHeld(files.data, part.begin*pageBytes, pages) {
+		if !x.readHeld(files.sums, sumsAt(part.begin), sums) {
+			return false
+		}
+		if mapped != nil {
+			pages = mapped[part.begin*pageBytes:][:part.bytes()]
+		} else if !x.readHeld(files.data, part.begin*pageBytes, pages) {
 			return false
 		}
 		for i := part.begin; i < part.end; i++ {
@@ -393,9 +401,9 @@ func (x *seals) held(o *object, r run) *seal {
 	return sealed
 }
 
-// checkMapped makes sure that mapped pages were checked. It does not wait for files to be opened:
-// it returns false if the object's are not open.
-func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run) bool {
+// checkMapped makes sure that mapped pages, which are populated, were checked. It does not wait for
+// files to be opened: it returns false if the object's are not open, or if mapped memory is gone.
+func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run, mapped []byte) (ok bool) {
 	if r = sealed.rest(r); r.pages() == 0 {
 		return true
 	}
@@ -404,7 +412,16 @@ func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run) bool {
 		return false
 	}
 	defer x.s.release(o)
-	return x.check(o, sealed, r)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if !storage.IsFault(p) {
+				panic(p) // a bug
+			}
+			ok = false
+		}
+	}()
+	return x.check(o, sealed, r, mapped)
 }
 
 // take submits a read of an object that is in use to the storage of files, and reports whether it
@@ -418,7 +435,7 @@ func (x *seals) take(o *object, r *storage.Read) bool {
 	pages := runOf(r.OffsetBytes, int64(len(r.Buf)))
 	if sealed.rest(pages).pages() > 0 {
 		pages = run{pages.begin / lookPages * lookPages, min((pages.end+lookPages-1)/lookPages*lookPages, o.pages)}
-		if !x.check(o, sealed, pages) {
+		if !x.check(o, sealed, pages, nil) {
 			return false
 		}
 	}
@@ -599,7 +616,7 @@ func (m *sealedMapping) Bytes() []byte { return m.Mapping.Bytes()[:m.object.Size
 // Populate implements storage.Mapping. It checks the pages that were not checked yet.
 func (m *sealedMapping) Populate(off, size int64) (added int64, ok bool) {
 	added, ok = m.Mapping.Populate(off, size)
-	if ok && !m.seals.checkMapped(m.object, m.sealed, runOf(off, size)) {
+	if ok && !m.seals.checkMapped(m.object, m.sealed, runOf(off, size), m.Mapping.Bytes()) {
 		m.Mapping.Drop(off, size)
 		return 0, false
 	}
