@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
@@ -136,4 +137,19 @@ func (c plannedCrops) spec(t *testing.T, dataset string) spec.Spec {
 	s.Order = spec.ZarrOrder(s.Order)
 	s.Order.SizeRecords, s.Deal.Workers, s.Remote.Hedge = 512, 1, spec.HedgeOff
 	return s
+}
+
+// Forecasts of crops end with their context, and leave nothing that Close waits for.
+func TestForecastsOfCropsEndWithTheirContext(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, dir, 0, 20)
+	d := open(t, cropSpec(t, dir))
+	set, err := d.Set(t.Context(), 0, nil, d.Spec().Deal)
+	require.NoError(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = d.Forecast(ended, set.View(), 0, 1<<60)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = d.ForecastCrops(ended)
+	require.ErrorIs(t, err, context.Canceled)
 }

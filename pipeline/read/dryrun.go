@@ -55,7 +55,7 @@ const (
 	mostDryPieces = 1 << 17
 	mostDryBytes  = 32 << 30
 	// mostDryWants limits the parts of chunks that crops are put together from.
-	mostDryWants = 1 << 21
+	mostDryWants = 1 << 20
 )
 
 // lendRecords is how many records a dry run asks for at a time, as a stream does.
