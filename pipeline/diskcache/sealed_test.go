@@ -113,6 +113,25 @@ func TestDamagedPageIsNotMapped(t *testing.T) {
 	require.Zero(t, w.read(s, "a.tar", 100*pageBytes, pageBytes))
 }
 
+// A file that gets shorter while its mapped pages are checked is no crash.
+func TestMappedPagesThatAreGoneAreNotRight(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(withSeals)
+	w.read(s, "a.tar", 0, 1<<20+77)
+	o := w.objects["a.tar"]
+	require.NoError(t, s.seals.seal(o, s.seals.state(o)))
+	opened, err := mapNow(s, o)
+	require.NoError(t, err)
+	m := opened.(*sealedMapping)
+	pages := run{0, 50}
+	_, ok := m.Mapping.Populate(0, pages.bytes())
+	require.True(t, ok)
+	require.NoError(t, os.Truncate(w.path("a.tar", ".data"), 0))
+	require.False(t, s.seals.checkMapped(o, m.sealed, pages, m.Mapping.Bytes()))
+	m.Mapping.Drop(0, pages.bytes())
+	require.NoError(t, m.Close())
+}
+
 // flushed writes an object's data to the disk, so that sealing it does not take long.
 func (w *world) flushed(path string) {
 	w.t.Helper()
