@@ -21,7 +21,7 @@ import (
 
 // Programs write files in various ways. In none of them is a file a shard before it is complete:
 // epochs are started continuously, and any file in them is complete.
-func TestIncompleteFileIsNotAShard(t *testing.T) {
+func TestFilesStillBeingCopiedAreInNoEpoch(t *testing.T) {
 	for _, way := range []string{"inotify", "poll"} {
 		t.Run(way, func(t *testing.T) {
 			p := newPlace(t)
