@@ -19,9 +19,11 @@ type cache struct {
 	// closeDecoder closes a paused decoder that is not needed soon or is cheap to open again, and
 	// reports whether there was one.
 	closeDecoder func() bool
-	cur          *segment
-	segs         []*segment // oldest first
-	tables       int64      // bytes of entries
+	// soon returns how many records of a piece readers will need soon; nil if that is not counted.
+	soon   func(piece int) int32
+	cur    *segment
+	segs   []*segment // oldest first
+	tables int64      // bytes of entries
 	// mostTables is Limits.TableBytes.
 	mostTables int64
 	slots      *slots
@@ -143,8 +145,8 @@ func (c *cache) hold(tables int64) {
 
 // evict frees one segment, or closes a decoder, and reports whether it found one. It prefers the
 // oldest segment of which most was delivered, then one that is worth copying, then a paused decoder
-// that is not needed soon or is cheap to open again, and at last the oldest segment, so that a reader that has stopped
-// can't keep memory.
+// that is not needed soon or is cheap to open again, and at last an old segment that is not needed
+// soon (leastWanted).
 func (c *cache) evict(u budget.Urgency) bool {
 	for _, share := range [...]int64{0, 50, 80, 100} {
 		if share == 100 && c.closeDecoder() {
@@ -152,6 +154,12 @@ func (c *cache) evict(u budget.Urgency) bool {
 		}
 		if share == 100 && u == budget.Opportunistic {
 			return false
+		}
+		if share == 100 && c.soon != nil {
+			if s := c.leastWanted(); s != nil && s.Pins.Kill() {
+				c.clear(s, false)
+				return true
+			}
 		}
 		for _, s := range c.segs {
 			if s.Live.Load()*100 <= share*s.used && s.Pins.Kill() {
@@ -161,6 +169,34 @@ func (c *cache) evict(u budget.Urgency) bool {
 		}
 	}
 	return false
+}
+
+// mostCompared limits how many segments leastWanted compares, with Scanner.mu held.
+const mostCompared = 64
+
+// leastWanted returns the segment of the older half that is not pinned and of whose pieces readers
+// will need the fewest records soon; of equal ones the oldest. It returns nil if all are pinned.
+// Newer segments are left out, so that a reader that has stopped can't keep all memory.
+func (c *cache) leastWanted() (best *segment) {
+	least, compared := int64(0), 0
+	for _, s := range c.segs {
+		if s.Pins.Count() != 0 {
+			continue
+		}
+		n := int64(0)
+		for _, e := range s.entries {
+			if c.slots.at(e.piece) == e {
+				n += int64(c.soon(e.piece))
+			}
+		}
+		if best == nil || n < least {
+			best, least = s, n
+		}
+		if compared++; n == 0 || compared >= min((len(c.segs)+1)/2, mostCompared) {
+			break
+		}
+	}
+	return best
 }
 
 // clear frees a dead segment. With keep it first copies the undelivered records.

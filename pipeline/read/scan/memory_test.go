@@ -109,6 +109,48 @@ func TestWantedPartsOfLargePieceAreCopiedWhenItsMemoryIsNeeded(t *testing.T) {
 	}
 }
 
+// Of segments whose records all wait, the one is dropped of which the fewest will be needed soon. If
+// it is pinned, or nothing is counted, that is another one.
+func TestSegmentThatIsWantedLeastIsDroppedFirst(t *testing.T) {
+	for _, x := range []struct {
+		counts []int32 // of the pieces, which fill a segment each
+		pinned int     // a piece
+		gone   int
+	}{
+		{[]int32{5, 0, 3}, -1, 1},
+		{[]int32{5, 0, 3}, 1, 2},
+		{[]int32{5, 3, 3}, -1, 1},
+		{[]int32{5, 3, 0}, -1, 1}, // the newest is left out
+		{nil, -1, 0},
+	} {
+		c := newTestCache(t, 4*testSegment)
+		c.slots = newSlots(3, 3)
+		if x.counts != nil {
+			c.soon = func(piece int) int32 { return x.counts[piece] }
+		}
+		entries := make([]*entry, 3)
+		for i := range entries {
+			s := allocOnce(t, c, testSegment)
+			e := newEntry(&s.Memory, i, evenSpans(0, testSegment, 4))
+			s.Live.Add(testSegment)
+			c.attach(s, e)
+			c.slots.set(i, e)
+			entries[i] = e
+		}
+		c.budget.Allow(3*testSegment + c.tables)
+		if x.pinned >= 0 {
+			require.True(t, entries[x.pinned].mem.Pins.Pin())
+		}
+		allocOnce(t, c, testSegment)
+		if x.pinned >= 0 {
+			entries[x.pinned].mem.Pins.Unpin()
+		}
+		for i := range entries {
+			require.Equal(t, i == x.gone, c.slots.at(i) == nil, "%+v: piece %d", x, i)
+		}
+	}
+}
+
 // evenSpans returns the spans of records of equal size.
 func evenSpans(off, bytes int64, records int) []chunkmap.Span {
 	spans := make([]chunkmap.Span, records)

@@ -90,7 +90,7 @@ func New(o *options.Options, shelf *diskcache.Shelf, plan *window.Plan) *Scanner
 	}
 	var next func(shard, piece int) int
 	if sc.counted() {
-		next = sc.nextWanted
+		next, sc.cache.soon = sc.nextWanted, sc.wanted.Count
 	}
 	sc.cache.closeDecoder = func() bool { return sc.decoders.CloseCheap(next) }
 	sc.checks.init()

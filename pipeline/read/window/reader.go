@@ -338,7 +338,10 @@ func NewCounts(table *chunkmap.Table) *Wanted {
 func (c *Wanted) Bound(pieces int64) { c.most = pieces }
 
 // Wanted reports whether a reader will need the piece soon.
-func (c *Wanted) Wanted(piece int) bool { return c.counts[piece].Load() > 0 }
+func (c *Wanted) Wanted(piece int) bool { return c.Count(piece) > 0 }
+
+// Count returns how many records of the piece readers will need soon.
+func (c *Wanted) Count(piece int) int32 { return c.counts[piece].Load() }
 
 // Bytes returns the memory of the counts.
 func (c *Wanted) Bytes() int64 { return int64(len(c.counts)) * 4 }
