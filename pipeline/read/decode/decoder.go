@@ -35,7 +35,8 @@ type Decoder struct {
 	piece   int     // the first piece that begins there or later
 	held    int64
 	// reopenBytes is what it costs to open another decoder in its place, while it is paused: the
-	// bytes to decode from an entry to piece, and openCostBytes.
+	// bytes to decode from an entry to piece, openCostBytes, and the blocks of the file that are
+	// read again.
 	reopenBytes int64
 	soon        int // while it is paused: the piece that was found to be needed last, or -1
 

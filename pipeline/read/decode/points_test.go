@@ -47,7 +47,7 @@ func TestCheapDecodersAreClosed(t *testing.T) {
 		set.hold(d, bytes)
 	}
 	soon := func(shard, piece int) int { return max(piece, 20) }
-	cost := openCostBytes + set.places.StartBytes(1)
+	cost := openCostBytes + d.raw.memory() + set.places.StartBytes(1)
 	hold(cost)
 	require.False(t, set.CloseCheap(soon))
 	require.Equal(t, 1, set.Stats().Open)
@@ -55,6 +55,18 @@ func TestCheapDecodersAreClosed(t *testing.T) {
 	require.True(t, set.CloseCheap(soon))
 	require.Zero(t, set.Stats().Open)
 	require.False(t, set.CloseCheap(soon))
+}
+
+// With large blocks of the file, most of what a decoder holds would be read again.
+func TestDecodersWithLargeBlocksAreKept(t *testing.T) {
+	o, set := newOwner(t, long)
+	set.blockBytes = 4 << 20
+	d := set.Assign(o.load(17), budget.Demand)
+	set.goroutines.Wait()
+	again := set.places.StartBytes(18) - o.data.Index.Entry(0, set.places.StartBytes(18)).DecodedBytes
+	require.Greater(t, d.held-openCostBytes, 4*again)
+	require.False(t, set.CloseCheap(nil))
+	require.Equal(t, 1, set.Stats().Open)
 }
 
 func TestDecodersThatAreNotNeededSoonAreClosed(t *testing.T) {

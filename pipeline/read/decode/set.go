@@ -184,7 +184,7 @@ func (s *Set) pause(d *Decoder) {
 	}
 	next := s.places.StartBytes(d.piece)
 	d.soon = d.piece
-	d.reopenBytes = openCostBytes + next - s.o.Index.Entry(d.shard, next).DecodedBytes
+	d.reopenBytes = openCostBytes + d.raw.memory() + next - s.o.Index.Entry(d.shard, next).DecodedBytes
 	s.paused = append(s.paused, d)
 	for len(s.all) > s.o.Decoders || s.held > s.limit.Load() && len(s.all) > 1 {
 		if !s.closeOldest() {
