@@ -46,6 +46,10 @@ func (b *Budget) Rest() int64 {
 	return max(bytes-b.charged.Load(), bytes/2)
 }
 
+// Beyond returns how many of the charged bytes segments don't make room for, because Rest does not
+// fall below half of the budget.
+func (b *Budget) Beyond() int64 { return max(b.charged.Load()-b.bytes.Load()/2, 0) }
+
 // Urgency determines what may be done to find memory.
 type Urgency int
 

@@ -52,6 +52,10 @@ func TestCheapDecodersAreClosed(t *testing.T) {
 	require.False(t, set.CloseCheap(soon))
 	require.Equal(t, 1, set.Stats().Open)
 	hold(cost + 1)
+	set.budget.Charge(64 << 20) // all of it
+	require.False(t, set.CloseCheap(soon), "segments have half of the budget anyway")
+	require.False(t, set.CloseCheap(func(int, int) int { return -1 }))
+	set.budget.Charge(-64 << 20)
 	require.True(t, set.CloseCheap(soon))
 	require.Zero(t, set.Stats().Open)
 	require.False(t, set.CloseCheap(soon))

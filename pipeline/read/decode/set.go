@@ -209,7 +209,8 @@ const mostCompared = 64
 
 // CloseCheap closes a paused decoder that readers will not need soon or, if there is none, one that
 // holds more bytes than would be decoded to open another one in its place; of these, the one for
-// which the difference is greatest. It reports whether there was one.
+// which the difference is greatest. It closes none if so much is charged to the budget that segments
+// would have no more room then. It reports whether it closed one.
 //
 // next returns the first piece of a shard, from a piece on, that readers will need soon and that is
 // neither in memory nor on its way; -1 for none. It is nil if that is not known; then all decoders
@@ -217,18 +218,28 @@ const mostCompared = 64
 func (s *Set) CloseCheap(next func(shard, piece int) int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	paused := s.paused[:min(len(s.paused), mostCompared)]
+	beyond, held := s.budget.Beyond(), int64(0)
+	for _, d := range paused {
+		held += d.held
+	}
+	if held <= beyond {
+		return false
+	}
 	var best *Decoder
-	most := int64(0)
-	for _, d := range s.paused[:min(len(s.paused), mostCompared)] {
+	most, all := int64(0), int64(0)
+	for _, d := range paused {
 		if next != nil && !d.neededSoon(next) {
 			s.remove(d)
 			return true
 		}
-		if gain := d.held - d.reopenBytes; gain > most {
+		gain := d.held - d.reopenBytes
+		all += max(gain, 0)
+		if gain > most {
 			best, most = d, gain
 		}
 	}
-	if best == nil {
+	if best == nil || all <= beyond {
 		return false
 	}
 	s.remove(best)
