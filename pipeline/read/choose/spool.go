@@ -236,7 +236,7 @@ func (v *Survey) LoadsRecords(c *Choice) bool {
 	records := float64(h.Records) / places
 	waits := min(float64(o.SizeRecords), records)
 	waits *= 1 - waits/(2*records) // the buffer drains at the end
-	bytes := float64(h.Bytes) * places * (waits/float64(h.Records) + float64(o.Lanes)/float64(h.Pieces))
+	bytes := float64(h.Bytes) * places * min(waits/float64(h.Records)+float64(o.Lanes)/float64(h.Pieces), 1)
 	bytes = (bytes + float64(s.waitingTables())) * float64(c.compressed) / float64(c.bytes)
 	return lostPart*bytes > float64(s.Limits.CacheBytes)
 }
