@@ -55,8 +55,8 @@
 // later resumes from there. When there are too many decoders or they hold too much memory, the one
 // that has been paused the longest is closed. Before the owner drops pieces that are still needed, it
 // closes paused decoders that no reader will need soon, and those that hold more bytes than would be
-// decoded to open others in their place (CloseCheap). A running decoder holds a core for one turn, and releases it while it waits for storage
-// or memory.
+// decoded to open others in their place (CloseCheap). A running decoder holds a core for one turn,
+// and releases it while it waits for storage or memory.
 //
 // The memory that a decoder needs is known once it has read the header of a member. It then waits
 // until there is room. One decoder may always exceed the limit, so that at least one makes
