@@ -118,7 +118,8 @@
 //	                                    diskcache/shelf.go), or a file without a name
 //	                                    (diskcache/nameless.go)
 //	a page of the disk cache is checked each time it is read (diskcache/following.go); of an object
-//	                                    that is complete, once (diskcache/sealed.go)
+//	                                    that is complete, once (diskcache/sealed.go), also across
+//	                                    mounts (diskcache/proof.go)
 //	a hint is sent to a storage         read/window/lookahead.go walks the order ahead of each
 //	                                    reader and calls storage.Hints, which diskcache/hints.go,
 //	                                    storage/remote/remote.go and storage/crops/future.go

@@ -60,6 +60,7 @@ func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
 		s.mu.Unlock()
 	}
 	a := &keptArena{s: s, most: most, mostFiles: max(1, s.config.MaxFiles/2)}
+	a.all = len(c.Shards) <= a.mostFiles && c.roomFor(c.AllBytes) <= most
 	a.removed.L = &a.mu
 	a.setAside(a.most)
 	shelf := newShelf(a, c.MostTableBytes, s.config.Engine)
@@ -93,7 +94,8 @@ func (c *ShelfConfig) KeepsAll(bound int64) bool {
 type keptArena struct {
 	s         *Storage
 	most      int64
-	mostFiles int // shards at a time: each takes two descriptors
+	mostFiles int  // shards at a time: each takes two descriptors
+	all       bool // it has room for all shards, so that none is removed for another
 
 	mu       sync.Mutex
 	taken    int64
@@ -168,13 +170,15 @@ func (a *keptArena) waitRemoved() {
 
 // keptShard is the place of a decoded shard in a cache: an object's two files.
 type keptShard struct {
-	a       *keptArena
-	w       wanted
-	files   *pair
-	held    int64 // bytes of a reservation that has not ended
-	written int64 // the part of it that is on the disk
-	counted int64 // bytes that the room counts as kept
-	claimed bool
+	a     *keptArena
+	w     wanted
+	files *pair
+	// checking is held while a goroutine of the cache checks the shard, and to close its files.
+	checking sync.Mutex
+	held     int64 // bytes of a reservation that has not ended
+	written  int64 // the part of it that is on the disk
+	counted  int64 // bytes that the room counts as kept
+	claimed  bool
 }
 
 // open implements ground.
@@ -284,6 +288,9 @@ func (k *keptShard) finish() {
 	}
 	k.counted = k.w.diskBytes() // the directory has them, so they are no longer set aside
 	k.a.setAside(-k.counted)
+	if k.a.all {
+		k.a.s.seals.written(k)
+	}
 }
 
 func (k *keptShard) unclaim() {
@@ -322,6 +329,8 @@ func (l leavingShard) run() {
 
 func (k *keptShard) ended(how Leaving) {
 	a, s := k.a, k.a.s
+	k.checking.Lock()
+	defer k.checking.Unlock()
 	k.unclaim()
 	if k.held > 0 {
 		s.room.put(forGood, k.held, 0)

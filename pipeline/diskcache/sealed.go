@@ -25,27 +25,37 @@ import (
 //	an object of which nothing was missing ─► flushed, its version noted ─► sealed
 //	a range that is read or mapped ─► all its pages checked since then ─► read like a file's
 //	                               └─ not all, but in the page cache: checked now ─┘
+//	all pages checked ─► noted with the version (proofs), for mounts until the machine restarts
 //
 // Package local compares a file's version after each read, and after each copy from a mapping.
 // Whatever changes a page, such as another process that drops it, changes the version: the seal
 // ends, and this read and those that follow are made like any other. What was flushed before it was
 // checked comes from the disk as it was written, like a file of a local dataset.
 //
-// One goroutine seals objects one after the other.
+// One goroutine seals objects one after the other. It also checks decoded shards that this process
+// has written.
 type seals struct {
-	s     *Storage
-	files *local.Storage // nil: the directory's files can't be read that way
-	queue chan storage.Object
-	stop  chan struct{}
-	done  sync.WaitGroup
-	reads sync.Pool // of *sealedRead
-	looks sync.Pool // of *look
+	s      *Storage
+	files  *local.Storage // nil: the directory's files can't be read that way
+	proofs proofs
+	queue  chan sealing
+	stop   chan struct{}
+	done   sync.WaitGroup
+	reads  sync.Pool // of *sealedRead
+	looks  sync.Pool // of *look
 
 	mu       sync.Mutex
 	flushing bool                                    // the object that is being sealed takes long
 	waiting  map[storage.Object][]func(sealed *seal) // for objects in the queue
 
 	by sync.Map // of storage.Object, as listed: *sealState
+}
+
+// sealing is an object to seal or, if all its pages were checked since, to note so; or a decoded
+// shard to check.
+type sealing struct {
+	listed storage.Object
+	kept   *keptShard // nil for an object
 }
 
 // sealState is the state of the seal of an object.
@@ -61,10 +71,12 @@ type seal struct {
 	file    storage.Object                  // of seals.files, with the version
 	checked atomic.Pointer[[]atomic.Uint64] // a bit for each page; nil once all were checked
 	left    atomic.Int64                    // pages that were not checked
+	all     func()                          // called once, when the last page was checked; it must not wait
 }
 
-func newSeal(file storage.Object, pages int64) *seal {
-	x := &seal{file: file}
+// newSeal returns the seal of an object with that many pages that were not checked.
+func newSeal(file storage.Object, pages int64, all func()) *seal {
+	x := &seal{file: file, all: all}
 	if pages > 0 {
 		bits := make([]atomic.Uint64, (pages+63)/64)
 		x.checked.Store(&bits)
@@ -84,6 +96,7 @@ func (x *seal) add(page int64) {
 	bits, bit := x.checked.Load(), uint64(1)<<(page%64)
 	if bits != nil && (*bits)[page/64].Or(bit)&bit == 0 && x.left.Add(-1) == 0 {
 		x.checked.Store(nil)
+		x.all()
 	}
 }
 
@@ -115,7 +128,7 @@ var (
 )
 
 func newSeals(s *Storage) *seals {
-	x := &seals{s: s, queue: make(chan storage.Object, sealQueue), stop: make(chan struct{}), waiting: map[storage.Object][]func(*seal){}}
+	x := &seals{s: s, queue: make(chan sealing, sealQueue), stop: make(chan struct{}), waiting: map[storage.Object][]func(*seal){}}
 	if s.dir.remote || s.config.noSeals {
 		return x
 	}
@@ -124,7 +137,7 @@ func newSeals(s *Storage) *seals {
 		s.config.Log.Warn("files of the cache are not read as such, which costs some time", "dir", s.dir.path, "error", err)
 		return x
 	}
-	x.files = files
+	x.files, x.proofs = files, newProofs()
 	x.done.Go(x.run)
 	return x
 }
@@ -143,9 +156,15 @@ func (x *seals) run() {
 		select {
 		case <-x.stop:
 			return
-		case listed := <-x.queue:
-			state := x.state(listed)
-			if err := x.seal(listed, state); err != nil {
+		case q := <-x.queue:
+			if q.kept != nil {
+				x.checkKept(q.kept)
+				continue
+			}
+			listed, state := q.listed, x.state(q.listed)
+			if sealed := state.now.Load(); sealed != nil {
+				x.note(listed, sealed)
+			} else if err := x.seal(listed, state); err != nil {
 				x.put(state)
 			}
 			x.mu.Lock()
@@ -211,7 +230,7 @@ func (x *seals) ask(listed storage.Object, state *sealState) bool {
 		return true
 	}
 	select {
-	case x.queue <- listed:
+	case x.queue <- sealing{listed: listed}:
 		return true
 	default:
 		state.queued.Store(false)
@@ -269,29 +288,97 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	if files == nil {
 		return errNotSealed
 	}
-	fd := files.data.FD()
 	o.mu.Lock()
 	passing := o.shared.n > 0 || len(o.flights) > 0
 	o.mu.Unlock()
 	if passing {
 		return errNotSealed // some of it is about to be freed
 	}
-	if err := x.complete(o, files); err != nil {
-		return err
-	}
-	if err := x.flush(fd); err != nil {
-		return err
-	}
-	path := o.key.folder() + "/" + o.key.name() + ".data"
-	file, err := x.files.StatStable(s.ahead.ctx, path)
-	if err == nil {
-		err = filesystem.Check(fd, file)
-	}
+	file, err := x.settle(&o.wanted, files)
 	if err != nil {
 		return err
 	}
-	state.now.Store(newSeal(file, o.pages))
+	pages := o.pages
+	if x.proofs.has(files, file) {
+		pages = 0
+	}
+	state.now.Store(newSeal(file, pages, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ask(listed, state)
+	}))
 	return nil
+}
+
+// settle flushes an object that is complete, and returns its file, whose version any later change
+// changes.
+func (x *seals) settle(w *wanted, files *pair) (file storage.Object, err error) {
+	if err := x.complete(files, pagesOf(w.sizeBytes)); err != nil {
+		return file, err
+	}
+	fd := files.data.FD()
+	if err := x.flush(fd); err != nil {
+		return file, err
+	}
+	file, err = x.files.StatStable(x.s.ahead.ctx, w.key.folder()+"/"+w.key.name()+".data")
+	if err == nil {
+		err = filesystem.Check(fd, file)
+	}
+	return file, err
+}
+
+// note notes that all pages of an object were checked, unless its files were closed meanwhile.
+func (x *seals) note(listed storage.Object, sealed *seal) {
+	o := x.s.holdOpen(listed)
+	if o == nil {
+		return
+	}
+	defer x.s.release(o)
+	if files := o.files.Load(); files != nil && sealed.left.Load() == 0 {
+		x.proofs.put(files, sealed.file)
+	}
+}
+
+// written notes that a decoded shard is complete on the disk: it is checked soon, so that the next
+// mount need not do it. It does not wait.
+func (x *seals) written(k *keptShard) {
+	if x.files == nil || !x.proofs.possible() || x.s.health.off.Load() {
+		return
+	}
+	select {
+	case x.queue <- sealing{kept: k}:
+	default: // the next mount checks it
+	}
+}
+
+// checkKept checks a decoded shard, as far as the page cache holds it.
+func (x *seals) checkKept(k *keptShard) {
+	if !x.s.begin(1) {
+		return
+	}
+	defer x.s.end()
+	k.checking.Lock()
+	defer k.checking.Unlock()
+	if k.files == nil {
+		return // it is not used any more
+	}
+	file, err := x.settle(&k.w, k.files)
+	if err != nil || x.proofs.has(k.files, file) {
+		return
+	}
+	pages := pagesOf(k.w.sizeBytes)
+	sealed, sum := newSeal(file, pages, func() {}), newSummer(k.w.key)
+	for begin := int64(0); begin < pages; begin += lookPages {
+		select {
+		case <-x.stop:
+			return
+		default:
+		}
+		if x.compare(k.files, sum, sealed, run{begin, min(begin+lookPages, pages)}, nil) != nil {
+			return // a reader will find out
+		}
+	}
+	x.proofs.put(k.files, file)
 }
 
 // flush writes what is dirty of a file. If something is, nothing waits for it.
@@ -308,11 +395,11 @@ func (x *seals) flush(fd int) error {
 	return unix.Fdatasync(fd)
 }
 
-// complete returns an error if a page of an object has no sum.
-func (x *seals) complete(o *object, files *pair) error {
-	sums := make([]byte, min(o.pages, sumsAtOnce)*sumBytes)
-	for begin := int64(0); begin < o.pages; begin += sumsAtOnce {
-		r := run{begin, min(begin+sumsAtOnce, o.pages)}
+// complete returns an error if one of an object's pages has no sum.
+func (x *seals) complete(files *pair, pages int64) error {
+	sums := make([]byte, min(pages, sumsAtOnce)*sumBytes)
+	for begin := int64(0); begin < pages; begin += sumsAtOnce {
+		r := run{begin, min(begin+sumsAtOnce, pages)}
 		of := sums[:r.pages()*sumBytes]
 		if n, err := x.s.dir.disk.read(files.sums.FD(), of, sumsAt(begin)); err != nil || n < len(of) {
 			return errors.Join(errNotSealed, err)
@@ -339,10 +426,8 @@ type look struct {
 }
 
 // check makes sure that pages of an object, which is in use, were checked since it was sealed. It
-// reads from no disk: it returns false if some that were not checked are not in the page cache, or
-// if one does not match its sum, which ends the seal. If the pages are mapped and populated, mapped
-// is the whole file: then they are not copied, which takes more time than computing their sums. A
-// fault of mapped memory is the caller's.
+// returns false if some were not, and are not in the page cache, or if one does not match its sum,
+// which ends the seal. mapped is as for compare.
 func (x *seals) check(o *object, sealed *seal, r run, mapped []byte) bool {
 	if r = sealed.rest(r); r.pages() == 0 {
 		return true
@@ -351,6 +436,23 @@ func (x *seals) check(o *object, sealed *seal, r run, mapped []byte) bool {
 	if files == nil {
 		return false
 	}
+	err := x.compare(files, o.summer, sealed, r, mapped)
+	if err == errWrongSum {
+		x.broken(o.listed, sealed)
+	}
+	return err == nil
+}
+
+var (
+	errNotHeld  = errors.New("the page cache does not hold all of the pages")
+	errWrongSum = errors.New("a page does not match its sum")
+)
+
+// compare compares those pages that were not checked yet with their sums. It reads from no disk. If
+// the pages are mapped and populated, mapped is the whole file: then they are not copied, which
+// takes more time than computing their sums. A fault of mapped memory is the caller's. The error is
+// errNotHeld or errWrongSum.
+func (x *seals) compare(files *pair, of summer, sealed *seal, r run, mapped []byte) error {
 	y, _ := x.looks.Get().(*look)
 	if y == nil {
 		y = &look{}
@@ -363,23 +465,22 @@ func (x *seals) check(o *object, sealed *seal, r run, mapped []byte) bool {
 		}
 		sums, pages := y.sums[:part.pages()*sumBytes], y.pages[:part.bytes()]
 		if !x.readHeld(files.sums, sumsAt(part.begin), sums) {
-			return false
+			return errNotHeld
 		}
 		if mapped != nil {
 			pages = mapped[part.begin*pageBytes:][:part.bytes()]
 		} else if !x.readHeld(files.data, part.begin*pageBytes, pages) {
-			return false
+			return errNotHeld
 		}
 		for i := part.begin; i < part.end; i++ {
 			sum := sumOf(sums, i-part.begin)
-			if sum == 0 || sum != o.summer.sum(i, pages[(i-part.begin)*pageBytes:][:pageBytes]) {
-				x.broken(o.listed, sealed)
-				return false
+			if sum == 0 || sum != of.sum(i, pages[(i-part.begin)*pageBytes:][:pageBytes]) {
+				return errWrongSum
 			}
 			sealed.add(i)
 		}
 	}
-	return true
+	return nil
 }
 
 // readHeld reads a range of a file, and reports whether the page cache held it.

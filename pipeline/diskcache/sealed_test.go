@@ -302,7 +302,7 @@ func TestCacheWriterWaitsForNoLease(t *testing.T) {
 func TestStaleMappingDoesNotEndNewSeal(t *testing.T) {
 	w := newWorld(t, objectsOf(1, mib))
 	s := w.open(nil)
-	o, old, now := w.objects["0"], newSeal(storage.Object{Path: "old"}, 1), newSeal(storage.Object{Path: "new"}, 1)
+	o, old, now := w.objects["0"], newSeal(storage.Object{Path: "old"}, 1, func() {}), newSeal(storage.Object{Path: "new"}, 1, func() {})
 	s.seals.state(o).now.Store(now)
 	s.seals.broken(o, old)
 	require.Same(t, now, s.seals.state(o).now.Load())

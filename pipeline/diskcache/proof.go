@@ -1,0 +1,72 @@
+package diskcache
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// proofs are notes that all pages of an object match their sums, so that a mount need not compare
+// them again. A note is an extended attribute of the .sums file, and names the version of the .data
+// file that was compared and the boot of the machine:
+//
+//	user.lsiofs.checked   1 <boot ID> <inode> <bytes> <mtime> <ctime>
+//
+// The kernel sets the change time (ctime) at each write, and a program can't set it back. So as long
+// as the version is the same, nothing was written since, and the file is as safe as any that is read
+// without sums: what a disk itself changes goes unnoticed until the machine restarts. Then
+// everything is compared once more, because a crash may have lost what was written last.
+//
+// It is a plain value.
+type proofs struct {
+	boot string // "": there are none
+}
+
+const (
+	proofName    = "user.lsiofs.checked"
+	mostProof    = 256
+	bootIDSource = "/proc/sys/kernel/random/boot_id"
+)
+
+func newProofs() proofs {
+	b, err := os.ReadFile(bootIDSource)
+	if err != nil {
+		return proofs{}
+	}
+	return proofs{boot: strings.TrimSpace(string(b))}
+}
+
+// possible reports whether there can be notes.
+func (p proofs) possible() bool { return p.boot != "" }
+
+// text returns the note for a version, "" if it does not tell each change.
+func (p proofs) text(file storage.Object) string {
+	v := file.Version
+	if p.boot == "" || v.Inode == 0 || v.ModTimeNanos == 0 || v.ChangeTimeNanos == 0 {
+		return ""
+	}
+	return fmt.Sprintf("1 %s %d %d %d %d", p.boot, v.Inode, file.SizeBytes, v.ModTimeNanos, v.ChangeTimeNanos)
+}
+
+// has reports whether all pages of the file were checked.
+func (p proofs) has(files *pair, file storage.Object) bool {
+	want := p.text(file)
+	if want == "" {
+		return false
+	}
+	var b [mostProof]byte
+	n, err := unix.Fgetxattr(files.sums.FD(), proofName, b[:])
+	return err == nil && string(b[:n]) == want
+}
+
+// put notes that all pages of the file were checked, each after its version was noted. On a file
+// system without extended attributes it does nothing.
+func (p proofs) put(files *pair, file storage.Object) {
+	if text := p.text(file); text != "" {
+		_ = unix.Fsetxattr(files.sums.FD(), proofName, []byte(text), 0) // without it, they are checked again
+	}
+}
