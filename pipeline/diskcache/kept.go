@@ -3,6 +3,7 @@ package diskcache
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,10 +82,13 @@ func (c *ShelfConfig) mostBytes(bound int64) int64 {
 	return 0
 }
 
-// KeepsAll reports whether a cache with that bound has room for all of the decoded shards, and may
-// have as many open as that: then OpenPlain presents them.
+// KeepsAll reports whether a cache with that bound has room for all of the decoded shards, may have
+// as many open as that, and can tell their versions apart: then OpenPlain presents them.
 func (c *ShelfConfig) KeepsAll(bound int64) bool {
-	return len(c.Shards) <= DefaultConfig().MaxFiles/2 && c.roomFor(c.AllBytes) <= bound-c.RawBytes
+	return len(c.Shards) <= DefaultConfig().MaxFiles/2 && c.roomFor(c.AllBytes) <= bound-c.RawBytes && !slices.ContainsFunc(c.Shards, func(shard int) bool {
+		_, ok := c.Identify(shard)
+		return !ok
+	})
 }
 
 // keptArena is an arena in a cache's directory.

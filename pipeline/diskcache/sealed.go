@@ -467,7 +467,7 @@ func (x *seals) compare(files *pair, of summer, sealed *seal, r run, mapped []by
 		if !x.readHeld(files.sums, sumsAt(part.begin), sums) {
 			return errNotHeld
 		}
-		if mapped != nil {
+		if int64(len(mapped)) >= part.end*pageBytes {
 			pages = mapped[part.begin*pageBytes:][:part.bytes()]
 		} else if !x.readHeld(files.data, part.begin*pageBytes, pages) {
 			return errNotHeld

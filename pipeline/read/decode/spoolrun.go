@@ -103,7 +103,8 @@ func (p *Spool) bring(s *Place) (found bool, err error) {
 }
 
 // openPlace opens a shard's place. If the shelf's disk has no room for it, less wanted shards are
-// dropped.
+// dropped, unless they are spooled only to be kept: then there was room for all of them, and what is
+// kept is worth as much as what would take its place.
 func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
 	for {
 		state, err := s.decoded.Open()
@@ -115,7 +116,10 @@ func (p *Spool) openPlace(s *Place) (diskcache.State, error) {
 		if slices.ContainsFunc(s.work, (*Load).Waited) {
 			u = budget.Demand
 		}
-		victim := p.leastWanted(u)
+		var victim *Place
+		if !p.o.Choice.Kept {
+			victim = p.leastWanted(u)
+		}
 		if victim != nil && !p.closed && !s.dropped {
 			p.drop(victim)
 		}

@@ -196,7 +196,7 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 	g, began := r.g, time.Now()
 	g.counts.waits.Add(1)
 	if dry := g.o.Dry; dry != nil {
-		for dry.Complete() { // all that was submitted: a reader is slow in comparison
+		for ctx.Err() == nil && dry.Complete() { // all that was submitted: a reader is slow in comparison
 		}
 	}
 	number := w.Begin(g.waitsFor(), nil, r, k)

@@ -139,13 +139,20 @@ const (
 	exactStretches = 2
 )
 
+// exact reports whether records are computed from larger pieces.
+func (r *Reader) exact() bool { return r.g.told != nil && r.g.told.Exact }
+
 // grow doubles the next stretch, as long as the reader's share holds several of them.
 func (run *run) grow(r *Reader) {
-	n := int64(stretches)
-	if r.g.told != nil && r.g.told.Exact {
-		n = exactStretches
+	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.part(), r.g.pool.BlockBytes)
+}
+
+// part returns what a stretch may take of the reader's share.
+func (r *Reader) part() int64 {
+	if r.exact() {
+		return r.share() / exactStretches
 	}
-	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share()/n, r.g.pool.BlockBytes)
+	return r.share() / stretches
 }
 
 func nextStretch(bytes, most, part, blockBytes int64) int64 {
@@ -159,6 +166,9 @@ func nextStretch(bytes, most, part, blockBytes int64) int64 {
 func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if !run.streams {
 		return
+	}
+	if r.exact() { // the share may be smaller than when the stretch grew: readers were opened since
+		run.stretch = min(run.stretch, max(r.part(), r.g.pool.BlockBytes))
 	}
 	bytes, records := run.ahead(k + uint64(n))
 	if bytes+run.stretch > r.reach() || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {

@@ -183,7 +183,7 @@ func (d *Dry) places(x *storedIndex) []zarr.Place {
 	n, left := l.Entries(), max(x.within.SizeBytes-l.IndexBytes(), 0)
 	stored := n
 	if sum.bytes > 0 {
-		stored = min(max((left*sum.chunks+sum.bytes/2)/sum.bytes, 1), n)
+		stored = min(max(int64(float64(left)*float64(sum.chunks)/float64(sum.bytes)+0.5), 1), n)
 	}
 	begin, each := x.within.OffsetBytes, max(left/stored, 1)
 	if l.AtStart {
