@@ -44,7 +44,8 @@
 //
 // # Why it can be trusted
 //
-// A page is written before its sum. Nothing is flushed. Every page that is read is checked, in
+// A page is written before its sum. Nothing is flushed but what is sealed or noted as checked: then
+// a disk that fails shows it, and the object is given up. Every page that is read is checked, in
 // memory that nothing else writes to; those of a sealed object are checked once (see below). If a
 // page was torn by a crash, lost by a disk, punched out by another process, or belongs to another
 // object or place, its sum does not match, and it is missing: it is counted (Stats.BadPages), its

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -179,9 +180,10 @@ type keptShard struct {
 	files *pair
 	// checking is held while a goroutine of the cache checks the shard, and to close its files.
 	checking sync.Mutex
-	held     int64 // bytes of a reservation that has not ended
-	written  int64 // the part of it that is on the disk
-	counted  int64 // bytes that the room counts as kept
+	leaves   atomic.Bool // it is not used any more: a check ends
+	held     int64       // bytes of a reservation that has not ended
+	written  int64       // the part of it that is on the disk
+	counted  int64       // bytes that the room counts as kept
 	claimed  bool
 }
 
@@ -307,6 +309,7 @@ func (k *keptShard) unclaim() {
 // leave implements ground. Files are removed by another goroutine.
 func (k *keptShard) leave(how Leaving) {
 	a := k.a
+	k.leaves.Store(true)
 	a.mu.Lock()
 	a.taken -= k.w.diskBytes()
 	a.shards--
@@ -344,7 +347,7 @@ func (k *keptShard) ended(how Leaving) {
 		if how == Spoilt {
 			// Another mount may have it open, so that it can't be removed.
 			s.counts.bad.Add(1)
-			if err := s.dir.zero(k.files.sums.FD(), run{0, pagesOf(k.w.sizeBytes)}); err != nil {
+			if err := s.dir.spoil(k.files, run{0, pagesOf(k.w.sizeBytes)}); err != nil {
 				s.failed("write sums of a decoded shard", err)
 			}
 		}

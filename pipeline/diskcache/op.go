@@ -362,7 +362,7 @@ func (x *op) mismatched(bad []run) {
 				continue
 			}
 			x.s.counts.bad.Add(uint64(still.pages()))
-			if err := x.s.dir.zero(files.sums.FD(), still); err != nil {
+			if err := x.s.dir.spoil(files, still); err != nil {
 				x.s.failed("write sums of "+x.read.Object.Path, err)
 			}
 		}

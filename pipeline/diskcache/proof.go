@@ -1,10 +1,12 @@
 package diskcache
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -14,7 +16,9 @@ import (
 // them again. A note is an extended attribute of the .sums file, and names the version of the .data
 // file that was compared and the boot of the machine:
 //
-//	user.lsiofs.checked   1 <boot ID> <inode> <bytes> <mtime> <ctime>
+//	user.lsiofs.checked   XXH3-128 of "1 <boot ID> <inode> <bytes> <mtime> <ctime>"
+//
+// Hashed, it fits into the inodes of ext4, where it takes no block.
 //
 // The kernel sets the change time (ctime) at each write, and a program can't set it back. So as long
 // as the version is the same, nothing was written since, and the file is as safe as any that is read
@@ -28,7 +32,7 @@ type proofs struct {
 
 const (
 	proofName    = "user.lsiofs.checked"
-	mostProof    = 256
+	proofBytes   = 16
 	bootIDSource = "/proc/sys/kernel/random/boot_id"
 )
 
@@ -43,30 +47,31 @@ func newProofs() proofs {
 // possible reports whether there can be notes.
 func (p proofs) possible() bool { return p.boot != "" }
 
-// text returns the note for a version, "" if it does not tell each change.
-func (p proofs) text(file storage.Object) string {
+// of returns the note for a version, nil if the version does not tell each change.
+func (p proofs) of(file storage.Object) []byte {
 	v := file.Version
 	if p.boot == "" || v.Inode == 0 || v.ModTimeNanos == 0 || v.ChangeTimeNanos == 0 {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("1 %s %d %d %d %d", p.boot, v.Inode, file.SizeBytes, v.ModTimeNanos, v.ChangeTimeNanos)
+	sum := xxh3.HashString128(fmt.Sprintf("1 %s %d %d %d %d", p.boot, v.Inode, file.SizeBytes, v.ModTimeNanos, v.ChangeTimeNanos)).Bytes()
+	return sum[:]
 }
 
 // has reports whether all pages of the file were checked.
 func (p proofs) has(files *pair, file storage.Object) bool {
-	want := p.text(file)
-	if want == "" {
+	want := p.of(file)
+	if want == nil {
 		return false
 	}
-	var b [mostProof]byte
+	var b [proofBytes]byte
 	n, err := unix.Fgetxattr(files.sums.FD(), proofName, b[:])
-	return err == nil && string(b[:n]) == want
+	return err == nil && bytes.Equal(b[:n], want)
 }
 
 // put notes that all pages of the file were checked, each after its version was noted. On a file
 // system without extended attributes it does nothing.
 func (p proofs) put(files *pair, file storage.Object) {
-	if text := p.text(file); text != "" {
-		_ = unix.Fsetxattr(files.sums.FD(), proofName, []byte(text), 0) // without it, they are checked again
+	if note := p.of(file); note != nil {
+		_ = unix.Fsetxattr(files.sums.FD(), proofName, note, 0) // without it, they are checked again
 	}
 }

@@ -16,7 +16,7 @@ import (
 // noteOf returns the note of a .sums file, "" if it has none.
 func noteOf(t *testing.T, sums string) string {
 	t.Helper()
-	var b [mostProof]byte
+	var b [64]byte
 	n, err := unix.Getxattr(sums, proofName, b[:])
 	if err == unix.ENODATA {
 		return ""
@@ -31,6 +31,7 @@ func noteOf(t *testing.T, sums string) string {
 // awaitNote waits until an object is noted to be checked.
 func awaitNote(t *testing.T, sums string) {
 	t.Helper()
+	noteOf(t, sums) // which skips
 	require.Eventually(t, func() bool { return noteOf(t, sums) != "" }, time.Minute, time.Millisecond)
 }
 
@@ -139,15 +140,55 @@ func TestDecodedShardIsNotedOnlyIfItIsRight(t *testing.T) {
 	}
 	s := w.open(withSeals)
 	shelf := keptShelf(t, s, 1, "v1")
-	add(1)
 	d := openKept(t, shelf, 0, Whole)
 	k := d.ground.(*keptShard)
+	awaitNote(t, sums)
+	clear := func() { require.NoError(t, unix.Removexattr(sums, proofName)) }
+	clear()
+	add(1)
 	s.seals.checkKept(k)
 	require.Empty(t, noteOf(t, sums))
+	add(255)
+	s.seals.checkKept(k)
+	require.NotEmpty(t, noteOf(t, sums), "it is right again")
+	clear()
 	d.Leave(Keep)
 	k.a.waitRemoved()
-	add(255)
 	s.seals.checkKept(k)
 	require.Empty(t, noteOf(t, sums), "its files are closed")
 	require.NoError(t, shelf.Close())
+}
+
+// What is spoilt is neither read like a file any more, nor noted to be checked, by any mount.
+func TestSpoiltPagesEndSealsAndNotes(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(withSeals)
+	w.read(s, "a.tar", 0, 1<<20+77)
+	w.sealed(s, "a.tar")
+	awaitNote(t, w.path("a.tar", ".sums"))
+	o := w.objects["a.tar"]
+	m, err := mapNow(s, o)
+	require.NoError(t, err)
+	held := s.hold(o)
+	require.NoError(t, s.dir.spoil(held.files.Load(), run{0, 1}))
+	s.release(held)
+	require.ErrorIs(t, m.Check(), storage.ErrReadAgain)
+	require.NoError(t, m.Close())
+	next := w.open(withSeals)
+	require.ErrorIs(t, next.seals.seal(o, next.seals.state(o)), errNotSealed)
+	require.Positive(t, w.read(next, "a.tar", 0, 10))
+}
+
+// A disk that does not store what was written says so once. Then the object is given up, although the
+// page cache has the right bytes: they would be lost later, unnoticed.
+func TestObjectThatWasNotFlushedIsGivenUp(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(withSeals)
+	w.read(s, "a.tar", 0, 1<<20+77)
+	o := s.hold(w.objects["a.tar"])
+	defer s.release(o)
+	_, err := s.seals.settle(&o.wanted, o.files.Load(), func(int) error { return unix.EIO })
+	require.ErrorIs(t, err, unix.EIO)
+	_, err = s.seals.settle(&o.wanted, o.files.Load(), func(int) error { return nil })
+	require.ErrorIs(t, err, errNotSealed)
 }

@@ -32,13 +32,14 @@ import (
 // ends, and this read and those that follow are made like any other. What was flushed before it was
 // checked comes from the disk as it was written, like a file of a local dataset.
 //
-// One goroutine seals objects one after the other. It also checks decoded shards that this process
-// has written.
+// One goroutine seals objects one after the other, and another one checks decoded shards that this
+// process has written.
 type seals struct {
 	s      *Storage
 	files  *local.Storage // nil: the directory's files can't be read that way
 	proofs proofs
-	queue  chan sealing
+	queue  chan storage.Object // to seal or, if all of its pages were checked since, to note so
+	kept   chan *keptShard     // to check
 	stop   chan struct{}
 	done   sync.WaitGroup
 	reads  sync.Pool // of *sealedRead
@@ -49,13 +50,6 @@ type seals struct {
 	waiting  map[storage.Object][]func(sealed *seal) // for objects in the queue
 
 	by sync.Map // of storage.Object, as listed: *sealState
-}
-
-// sealing is an object to seal or, if all its pages were checked since, to note so; or a decoded
-// shard to check.
-type sealing struct {
-	listed storage.Object
-	kept   *keptShard // nil for an object
 }
 
 // sealState is the state of the seal of an object.
@@ -72,6 +66,7 @@ type seal struct {
 	checked atomic.Pointer[[]atomic.Uint64] // a bit for each page; nil once all were checked
 	left    atomic.Int64                    // pages that were not checked
 	all     func()                          // called once, when the last page was checked; it must not wait
+	noted   atomic.Bool                     // it is noted that all pages were checked
 }
 
 // newSeal returns the seal of an object with that many pages that were not checked.
@@ -128,7 +123,7 @@ var (
 )
 
 func newSeals(s *Storage) *seals {
-	x := &seals{s: s, queue: make(chan sealing, sealQueue), stop: make(chan struct{}), waiting: map[storage.Object][]func(*seal){}}
+	x := &seals{s: s, queue: make(chan storage.Object, sealQueue), kept: make(chan *keptShard, sealQueue), stop: make(chan struct{}), waiting: map[storage.Object][]func(*seal){}}
 	if s.dir.remote || s.config.noSeals {
 		return x
 	}
@@ -139,6 +134,7 @@ func newSeals(s *Storage) *seals {
 	}
 	x.files, x.proofs = files, newProofs()
 	x.done.Go(x.run)
+	x.done.Go(x.runKept)
 	return x
 }
 
@@ -156,23 +152,23 @@ func (x *seals) run() {
 		select {
 		case <-x.stop:
 			return
-		case q := <-x.queue:
-			if q.kept != nil {
-				x.checkKept(q.kept)
-				continue
-			}
-			listed, state := q.listed, x.state(q.listed)
-			if sealed := state.now.Load(); sealed != nil {
-				x.note(listed, sealed)
-			} else if err := x.seal(listed, state); err != nil {
-				x.put(state)
+		case listed := <-x.queue:
+			state := x.state(listed)
+			sealed := state.now.Load()
+			if sealed == nil {
+				if err := x.seal(listed, state); err != nil {
+					x.put(state)
+				}
 			}
 			x.mu.Lock()
 			waiting := x.waiting[listed]
 			delete(x.waiting, listed)
 			state.queued.Store(false)
 			x.mu.Unlock()
-			sealed := state.now.Load()
+			sealed = state.now.Load()
+			if sealed != nil && sealed.left.Load() == 0 && !sealed.noted.Swap(true) {
+				x.note(listed, sealed) // all may have found the object in the queue
+			}
 			for _, tell := range waiting {
 				tell(sealed)
 			}
@@ -230,7 +226,7 @@ func (x *seals) ask(listed storage.Object, state *sealState) bool {
 		return true
 	}
 	select {
-	case x.queue <- sealing{listed: listed}:
+	case x.queue <- listed:
 		return true
 	default:
 		state.queued.Store(false)
@@ -294,47 +290,58 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 	if passing {
 		return errNotSealed // some of it is about to be freed
 	}
-	file, err := x.settle(&o.wanted, files)
+	file, err := x.settle(&o.wanted, files, x.flush)
 	if err != nil {
 		return err
 	}
-	pages := o.pages
-	if x.proofs.has(files, file) {
+	pages, noted := o.pages, x.proofs.has(files, file)
+	if noted {
 		pages = 0
 	}
-	state.now.Store(newSeal(file, pages, func() {
+	sealed := newSeal(file, pages, func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.ask(listed, state)
-	}))
+	})
+	sealed.noted.Store(noted)
+	state.now.Store(sealed)
 	return nil
 }
 
 // settle flushes an object that is complete, and returns its file, whose version any later change
-// changes.
-func (x *seals) settle(w *wanted, files *pair) (file storage.Object, err error) {
-	if err := x.complete(files, pagesOf(w.sizeBytes)); err != nil {
-		return file, err
-	}
-	fd := files.data.FD()
-	if err := x.flush(fd); err != nil {
+// changes. What the disk has not stored is given up: the kernel reports that once, and has the right
+// bytes in memory until then.
+func (x *seals) settle(w *wanted, files *pair, flush func(fd int) error) (file storage.Object, err error) {
+	fd, pages := files.data.FD(), pagesOf(w.sizeBytes)
+	if err := x.complete(files, pages); err != nil {
 		return file, err
 	}
 	file, err = x.files.StatStable(x.s.ahead.ctx, w.key.folder()+"/"+w.key.name()+".data")
-	if err == nil {
-		err = filesystem.Check(fd, file)
+	if err != nil {
+		return file, err
 	}
-	return file, err
+	if err := flush(fd); err != nil {
+		x.s.failed("flush "+w.id.URL, err)
+		return file, errors.Join(err, x.s.dir.spoil(files, run{0, pages}))
+	}
+	if err := filesystem.Check(fd, file); err != nil {
+		return file, err
+	}
+	return file, x.complete(files, pages)
 }
 
-// note notes that all pages of an object were checked, unless its files were closed meanwhile.
+// note notes that all pages of an object were checked.
 func (x *seals) note(listed storage.Object, sealed *seal) {
-	o := x.s.holdOpen(listed)
+	if !x.s.begin(1) {
+		return
+	}
+	defer x.s.end()
+	o := x.s.hold(listed)
 	if o == nil {
 		return
 	}
 	defer x.s.release(o)
-	if files := o.files.Load(); files != nil && sealed.left.Load() == 0 {
+	if files := x.s.opened(o, false); files != nil && sealed.left.Load() == 0 {
 		x.proofs.put(files, sealed.file)
 	}
 }
@@ -346,12 +353,25 @@ func (x *seals) written(k *keptShard) {
 		return
 	}
 	select {
-	case x.queue <- sealing{kept: k}:
+	case x.kept <- k:
 	default: // the next mount checks it
 	}
 }
 
-// checkKept checks a decoded shard, as far as the page cache holds it.
+// runKept checks decoded shards one after the other.
+func (x *seals) runKept() {
+	for {
+		select {
+		case <-x.stop:
+			return
+		case k := <-x.kept:
+			x.checkKept(k)
+		}
+	}
+}
+
+// checkKept checks a decoded shard, as far as the page cache holds it, until the shard is left or
+// the cache is closed.
 func (x *seals) checkKept(k *keptShard) {
 	if !x.s.begin(1) {
 		return
@@ -359,22 +379,18 @@ func (x *seals) checkKept(k *keptShard) {
 	defer x.s.end()
 	k.checking.Lock()
 	defer k.checking.Unlock()
-	if k.files == nil {
-		return // it is not used any more
+	over := func() bool { return k.leaves.Load() || x.s.ahead.ctx.Err() != nil }
+	if k.files == nil || over() {
+		return
 	}
-	file, err := x.settle(&k.w, k.files)
+	file, err := x.settle(&k.w, k.files, unix.Fdatasync)
 	if err != nil || x.proofs.has(k.files, file) {
 		return
 	}
 	pages := pagesOf(k.w.sizeBytes)
 	sealed, sum := newSeal(file, pages, func() {}), newSummer(k.w.key)
 	for begin := int64(0); begin < pages; begin += lookPages {
-		select {
-		case <-x.stop:
-			return
-		default:
-		}
-		if x.compare(k.files, sum, sealed, run{begin, min(begin+lookPages, pages)}, nil) != nil {
+		if over() || x.compare(k.files, sum, sealed, run{begin, min(begin+lookPages, pages)}, nil) != nil {
 			return // a reader will find out
 		}
 	}

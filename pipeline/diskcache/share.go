@@ -1,6 +1,9 @@
 package diskcache
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // free makes a writer free what the share has of a chunk that no reader wants any more.
 func (s *Storage) free(c chunk) {
@@ -115,6 +118,12 @@ func (c *directory) free(data int, r run) error {
 		return err
 	}
 	return c.disk.punch(data, r.begin*pageBytes, r.bytes())
+}
+
+// spoil clears the sums of pages that are not what was written. Readers of sealed objects, and notes
+// that all pages were checked, rely on the times of the data, so they change, too.
+func (c *directory) spoil(files *pair, r run) error {
+	return errors.Join(c.zero(files.sums.FD(), r), c.disk.touch(files.data.FD(), time.Now()))
 }
 
 // zero clears the sums of pages.
