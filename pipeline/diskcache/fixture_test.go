@@ -167,14 +167,32 @@ func (w *world) blocks() int64 {
 // privileged skips a test that needs root.
 func privileged(t *testing.T, what string) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
+	if os.Geteuid() != 0 {
+		lacks(t, what+" takes root")
 	}
-	missing := what + " takes root"
+}
+
+// lacks skips a test for lack of something that CI has.
+func lacks(t *testing.T, missing string) {
+	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("CI=true, and " + missing)
 	}
 	t.Skip(missing)
+}
+
+// pageCache skips a test if the kernel does not tell what the page cache holds of files in the
+// directory for temporary files: then no page of a sealed object is checked.
+func pageCache(t *testing.T) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.Write(make([]byte, pageBytes))
+	require.NoError(t, err)
+	if !local.Holds(int(f.Fd()), 0, pageBytes) {
+		lacks(t, "the kernel does not tell what the page cache holds of "+filepath.Dir(f.Name())+" (cachestat, Linux 6.5, not on overlayfs)")
+	}
 }
 
 var errTest = errors.New("test")

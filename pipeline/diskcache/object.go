@@ -168,6 +168,11 @@ func (w *wanted) sumsBytes() int64 { return sumsAt(pagesOf(w.sizeBytes)) }
 // pair is an object's two files, open. The .sums file is locked, so that no process removes them.
 type pair struct{ data, sums *uring.File }
 
+// pairOf returns the pair of two descriptors, which it owns.
+func pairOf(data, sums int) *pair {
+	return &pair{uring.NewFile(data, uring.DirectNever), uring.NewFile(sums, uring.DirectNever)}
+}
+
 func (p *pair) close() {
 	_ = p.data.Close()
 	_ = p.sums.Close()
@@ -242,7 +247,7 @@ func (c *directory) openBoth(folder int, w *wanted) (*pair, error) {
 	}
 	data, dataErr := c.openFile(folder, name+".data", w.dataBytes())
 	if sumsErr == nil && dataErr == nil {
-		return &pair{uring.NewFile(data, uring.DirectNever), uring.NewFile(sums, uring.DirectNever)}, nil
+		return pairOf(data, sums), nil
 	}
 	if sumsErr == nil {
 		c.disk.close(sums)
@@ -353,5 +358,5 @@ func (c *directory) makeBoth(folder int, w *wanted, now time.Time) (*pair, error
 		_ = c.disk.unlink(folder, name+".data")
 		return nil, err
 	}
-	return &pair{uring.NewFile(data, uring.DirectNever), uring.NewFile(sums, uring.DirectNever)}, nil
+	return pairOf(data, sums), nil
 }

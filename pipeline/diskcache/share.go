@@ -97,31 +97,22 @@ func (s *Storage) dropRun(o *object, r run) {
 	if files == nil {
 		return // another process has removed the object
 	}
-	if err := s.dir.drop(files.data.FD(), files.sums.FD(), r); err != nil {
+	if err := s.dir.drop(files, r); err != nil {
 		s.failed("free pages of "+o.listed.Path, err)
 	}
 }
 
-// drop removes pages from an object's files, their sums first.
-func (c *directory) drop(data, sums int, r run) error {
-	if err := c.zero(sums, r); err != nil {
+// drop removes pages from an object's files: it spoils them, and frees their disk space.
+func (c *directory) drop(files *pair, r run) error {
+	if err := c.spoil(files, r); err != nil {
 		return err
 	}
-	return c.free(data, r)
+	return c.disk.punch(files.data.FD(), r.begin*pageBytes, r.bytes())
 }
 
-// free frees the disk space of pages whose sums have been cleared. Some file systems (tmpfs) change
-// a file's times only when its pages are gone, and readers of sealed objects rely on the times, so
-// they are changed first.
-func (c *directory) free(data int, r run) error {
-	if err := c.disk.touch(data, time.Now()); err != nil {
-		return err
-	}
-	return c.disk.punch(data, r.begin*pageBytes, r.bytes())
-}
-
-// spoil clears the sums of pages that are not what was written. Readers of sealed objects, and notes
-// that all pages were checked, rely on the times of the data, so they change, too.
+// spoil makes pages count as missing: it clears their sums. Readers of sealed objects, and notes
+// that all pages were checked, rely on the times of the data, so it sets them. For drop it does so
+// before the pages are gone: some file systems (tmpfs) change the times only afterwards.
 func (c *directory) spoil(files *pair, r run) error {
 	return errors.Join(c.zero(files.sums.FD(), r), c.disk.touch(files.data.FD(), time.Now()))
 }

@@ -153,16 +153,10 @@ func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked)
 			if !repair {
 				continue
 			}
-			if err := d.dir.zero(o.sums, r); err != nil {
+			if err := o.drop(r); err != nil {
 				return fmt.Errorf("cache directory %s: object %s: repair: %w", d.dir.path, e.Name, err)
 			}
 			c.Repaired = true
-			if d.dir.punches {
-				err = d.dir.free(o.data, r)
-			}
-			if err != nil {
-				return fmt.Errorf("cache directory %s: object %s: repair: %w", d.dir.path, e.Name, err)
-			}
 		}
 		return visit(c)
 	})
@@ -226,10 +220,10 @@ const sumsAtOnce = 64 << 10
 // stored is an object in a directory that was opened by its name alone. Its .sums file is locked,
 // so that no process removes it.
 type stored struct {
-	dir        *directory
-	key        key
-	header     header
-	data, sums int
+	dir    *directory
+	key    key
+	header header
+	files  *pair
 }
 
 var errNoObject = errors.New("it is not an object of this cache's format")
@@ -250,38 +244,38 @@ func (c *directory) openStored(k key) (*stored, error) {
 		return nil, err
 	}
 	o := &stored{dir: c, key: k}
-	if o.sums, err = c.disk.open(folder, k.name()+".sums", unix.O_RDWR); errors.Is(err, unix.ENOENT) {
+	data := -1
+	sums, err := c.disk.open(folder, k.name()+".sums", unix.O_RDWR)
+	if errors.Is(err, unix.ENOENT) {
 		return nil, errVanished
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoObject, err)
 	}
 	b := make([]byte, headerBytes)
-	n, err := c.disk.read(o.sums, b, 0)
+	n, err := c.disk.read(sums, b, 0)
 	if err == nil {
 		o.header, err = parseHeader(b[:n])
 	}
 	if err == nil {
 		w := wanted{sizeBytes: o.header.ObjectBytes}
 		var st unix.Stat_t
-		if st, err = c.disk.stat(o.sums); err == nil && st.Size != w.sumsBytes() {
+		if st, err = c.disk.stat(sums); err == nil && st.Size != w.sumsBytes() {
 			err = errDamaged
 		}
 		if err == nil {
-			o.data, err = c.openFile(folder, k.name()+".data", w.dataBytes())
+			data, err = c.openFile(folder, k.name()+".data", w.dataBytes())
 		}
 	}
 	if err != nil {
-		c.disk.close(o.sums)
+		c.disk.close(sums)
 		return nil, fmt.Errorf("%w: %w", errNoObject, err)
 	}
-	_ = c.disk.lock(o.sums, unix.LOCK_SH|unix.LOCK_NB)
+	_ = c.disk.lock(sums, unix.LOCK_SH|unix.LOCK_NB)
+	o.files = pairOf(data, sums)
 	return o, nil
 }
 
-func (o *stored) close() {
-	o.dir.disk.close(o.sums)
-	o.dir.disk.close(o.data)
-}
+func (o *stored) close() { o.files.close() }
 
 func (o *stored) pages() int64 { return pagesOf(o.header.ObjectBytes) }
 
@@ -302,11 +296,17 @@ func (o *stored) chunks(visit func(r run, sums []byte) error) error {
 
 func (o *stored) readSums(r run) ([]byte, error) {
 	sums := make([]byte, r.pages()*sumBytes)
-	_, err := o.dir.disk.read(o.sums, sums, sumsAt(r.begin))
+	_, err := o.dir.disk.read(o.files.sums.FD(), sums, sumsAt(r.begin))
 	return sums, err
 }
 
-func (o *stored) drop(r run) error { return o.dir.drop(o.data, o.sums, r) }
+// drop removes pages. Their disk space is freed if the file system can do that.
+func (o *stored) drop(r run) error {
+	if o.dir.punches {
+		return o.dir.drop(o.files, r)
+	}
+	return o.dir.spoil(o.files, r)
+}
 
 // count returns how many pages are cached.
 func (o *stored) count() (here int64, err error) {
@@ -331,7 +331,7 @@ func (o *stored) verify() (here int64, bad []run, err error) {
 			if !slices.ContainsFunc(of, func(b byte) bool { return b != 0 }) {
 				continue
 			}
-			n, err := o.dir.disk.read(o.data, buf[:piece.bytes()], begin*pageBytes)
+			n, err := o.dir.disk.read(o.files.data.FD(), buf[:piece.bytes()], begin*pageBytes)
 			if err != nil {
 				return err
 			}
@@ -399,7 +399,7 @@ func (o *stored) copy(ctx context.Context, w io.Writer) error {
 				return err
 			}
 			piece := run{begin, min(begin+pieceBytes/pageBytes, r.end)}
-			n, err := o.dir.disk.read(o.data, buf[:piece.bytes()], begin*pageBytes)
+			n, err := o.dir.disk.read(o.files.data.FD(), buf[:piece.bytes()], begin*pageBytes)
 			if err != nil {
 				return err
 			}
@@ -431,13 +431,5 @@ func (d *Directory) Drop(name string) error {
 		return err
 	}
 	defer o.close()
-	return o.chunks(func(r run, _ []byte) error {
-		if d.dir.punches {
-			return o.drop(r)
-		}
-		if err := d.dir.zero(o.sums, r); err != nil {
-			return err
-		}
-		return d.dir.disk.touch(o.data, time.Now()) // readers of sealed objects rely on the time
-	})
+	return o.chunks(func(r run, _ []byte) error { return o.drop(r) })
 }

@@ -2,6 +2,7 @@ package diskcache
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func (w *world) directory() *Directory {
@@ -93,6 +96,43 @@ func TestVerifyFindsEachFlippedPage(t *testing.T) {
 	s = w.open(nil)
 	require.EqualValues(t, 3, w.read(s, "a", 0, 2*mib), "what was bad is brought again: pages 0 and 1, 77, 511")
 	require.Zero(t, s.Stats().BadPages)
+}
+
+// A mount that reads a sealed object like a file looks at no sums, so it has to notice when others
+// remove pages: also on a file system that can't free them.
+func TestPagesRemovedByUpkeepEndSeals(t *testing.T) {
+	pageCache(t)
+	for name, upkeep := range map[string]func(t *testing.T, d *Directory, name string) error{
+		"verify --repair": func(t *testing.T, d *Directory, _ string) error {
+			return d.Verify(t.Context(), true, func(c Checked) error {
+				require.EqualValues(t, 1, c.BadPages)
+				require.True(t, c.Repaired)
+				return nil
+			})
+		},
+		"drop": func(_ *testing.T, d *Directory, name string) error { return d.Drop(name) },
+	} {
+		for _, punches := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, punches %v", name, punches), func(t *testing.T) {
+				w := sealWorld(t)
+				s := w.open(withSeals)
+				w.read(s, "a.tar", 0, 1<<20+77)
+				w.sealed(s, "a.tar")
+				o := w.objects["a.tar"]
+				m, err := mapNow(s, o)
+				require.NoError(t, err)
+				require.NoError(t, flip(w.path("a.tar", ".sums"), sumsAt(7))) // the data's times stay
+				require.NoError(t, m.Check())
+				d := w.directory()
+				d.dir.punches = punches
+				id, _ := byPath(o)
+				require.NoError(t, upkeep(t, d, keyOf(id, o.SizeBytes).name()))
+				require.ErrorIs(t, m.Check(), storage.ErrReadAgain)
+				require.NoError(t, m.Close())
+				require.Positive(t, w.read(s, "a.tar", 7*pageBytes, 10))
+			})
+		}
+	}
 }
 
 func TestCleanRemovesUnusedObjects(t *testing.T) {
