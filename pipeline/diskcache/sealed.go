@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -529,16 +528,8 @@ func (x *seals) checkMapped(listed storage.Object, sealed *seal, r run, mapped [
 		return false
 	}
 	defer x.s.release(o)
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			if !storage.IsFault(p) {
-				panic(p) // a bug
-			}
-			ok = false
-		}
-	}()
-	return x.check(o, sealed, r, mapped)
+	gone := storage.Faulted(func() { ok = x.check(o, sealed, r, mapped) })
+	return ok && !gone
 }
 
 // take submits a read of an object that is in use to the storage of files, and reports whether it

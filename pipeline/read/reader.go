@@ -6,7 +6,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
 	"github.com/lsiofs/lsiofs/pipeline/read/gather"
-	"github.com/lsiofs/lsiofs/pipeline/read/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/read/options"
 	"github.com/lsiofs/lsiofs/pipeline/read/scan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -113,7 +112,7 @@ var ErrTimeout = options.ErrTimeout
 
 // Faulted runs touch, which accesses pinned records that are Mapped, and reports whether their
 // memory was gone; Records.Fault then returns the error to report. Other panics propagate.
-func Faulted(touch func()) (gone bool) { return mapped.Faulted(touch) }
+func Faulted(touch func()) (gone bool) { return storage.Faulted(touch) }
 
 // ErrReadAgain is wrapped by errors of records whose bytes were in a copy that is gone: if they are
 // read again, they come from elsewhere.

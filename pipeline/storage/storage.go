@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -186,6 +187,24 @@ func IsFault(p any) bool {
 		Addr() uintptr
 	})
 	return ok && fault.Addr() >= 4096
+}
+
+// Faulted runs touch, which accesses mapped memory, and reports whether that memory was gone: the
+// goroutine then panics instead of the process getting a signal. Other panics propagate.
+func Faulted(touch func()) (gone bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if !IsFault(p) {
+			panic(p) // a bug
+		}
+		gone = true
+	}()
+	touch()
+	return false
 }
 
 // Damage is a damaged place in a shard. Record, OffsetBytes (in the decoded shard) and RawOffset

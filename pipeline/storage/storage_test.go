@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"os"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestCloseWaitsForReadsAlsoForThoseSubmittedAfterIt(t *testing.T) {
@@ -74,4 +76,31 @@ func TestHalfOfDescriptorLimitStaysFree(t *testing.T) {
 	require.Equal(t, 8, FilesShare.of(16, 8, 512))
 	require.Equal(t, 512, FilesShare.of(math.MaxUint64, 8, 512), "unlimited")
 	require.Positive(t, FilesShare.Of(1, 1<<30))
+}
+
+// Memory of a file that has become shorter is gone. Our own mistakes look similar, and are not
+// mistaken for that.
+func TestOnlyMemoryThatIsGoneIsFaulted(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Truncate(1<<20))
+	memory, err := unix.Mmap(int(f.Fd()), 0, 1<<20, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(memory)) }()
+	var to [10]byte
+	touched := 0
+	touch := func() {
+		copy(to[:], memory[1<<19:])
+		touched++
+	}
+	require.False(t, Faulted(touch))
+	require.NoError(t, f.Truncate(0))
+	require.True(t, Faulted(touch))
+	require.Equal(t, 1, touched)
+
+	var none []byte
+	require.Panics(t, func() { Faulted(func() { none[0]++ }) })
+	var nowhere *Object
+	require.Panics(t, func() { Faulted(func() { nowhere.SizeBytes++ }) })
 }

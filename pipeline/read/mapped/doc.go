@@ -41,7 +41,7 @@
 // again (Region.PinResident), and one that is not entirely cached is forgotten, so that it is read.
 //
 // Truncating a file removes its pages, or shows zeros, and writing to it changes them. So a caller
-// that copies bytes has to call Lent.Leased before, copy under Faulted, and call Lent.Check, or
+// that copies bytes has to call Lent.Leased before, copy under storage.Faulted, and call Lent.Check, or
 // after a fault Lent.Fault, before it passes the copy on. While the files have leases nothing
 // writes to them, and they need not be checked. Bytes are never passed on in place.
 //

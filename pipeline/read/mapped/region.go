@@ -3,15 +3,15 @@ package mapped
 import (
 	"errors"
 	"math"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Region is a mapped piece: its bytes may be touched while it is pinned, under Faulted. In Live the
-// owner counts the bytes of its undelivered records; a forgotten region has a negative count.
+// Region is a mapped piece: its bytes may be touched while it is pinned, under storage.Faulted. In
+// Live the owner counts the bytes of its undelivered records; a forgotten region has a negative
+// count.
 type Region struct {
 	budget.Memory
 	of    *shard
@@ -51,7 +51,7 @@ func (r *Region) look(evictions uint64) bool {
 // that the file is unchanged: check saw its content, good or bad.
 func (r *Region) Verify(check func() (good bool)) error {
 	good := false
-	gone := Faulted(func() { good = check() })
+	gone := storage.Faulted(func() { good = check() })
 	if good && !gone {
 		return nil
 	}
@@ -72,24 +72,6 @@ func (r *Region) fault() error {
 		return err
 	}
 	return &storage.Error{Object: r.of.maps.config.Object(r.of.number).Path, OffsetBytes: r.off, SizeBytes: int64(len(r.Bytes)), Err: ErrFault}
-}
-
-// Faulted runs touch, which accesses mapped memory, and reports whether that memory was gone: the
-// goroutine then panics instead of the process getting a signal. Other panics propagate.
-func Faulted(touch func()) (gone bool) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		if !storage.IsFault(p) {
-			panic(p) // our own mistake
-		}
-		gone = true
-	}()
-	touch()
-	return false
 }
 
 const (

@@ -78,11 +78,3 @@ func TestFailedCheckMeansBadChangedOrGone(t *testing.T) {
 		})
 	}
 }
-
-func TestInternalErrorsAreNotFaults(t *testing.T) {
-	var none []byte
-	require.Panics(t, func() { Faulted(func() { none[0]++ }) })
-	var nowhere *Region
-	require.Panics(t, func() { Faulted(func() { nowhere.piece++ }) })
-	require.False(t, Faulted(func() {}))
-}

@@ -175,7 +175,7 @@ func TestTruncationUnderPinnedRecordsIsAnError(t *testing.T) {
 		},
 		"a fault": func(t *testing.T, l *budget.Records) error {
 			var to [9000]byte
-			require.True(t, mapped.Faulted(func() { copy(to[:], l.Records[30]) }))
+			require.True(t, storage.Faulted(func() { copy(to[:], l.Records[30]) }))
 			return l.Fault()
 		},
 	} {
@@ -227,7 +227,7 @@ func TestZerosOfTruncatedFileAreNeverDelivered(t *testing.T) {
 			var got [3000]byte
 			n := 0
 			var err error
-			if mapped.Faulted(func() { n = copy(got[:], loans[k].Records[0]) }) {
+			if storage.Faulted(func() { n = copy(got[:], loans[k].Records[0]) }) {
 				err = loans[k].Fault()
 			} else {
 				err = loans[k].Check()
