@@ -23,7 +23,7 @@ func NewDryShelf(dir string, boundBytes int64, c ShelfConfig) *Shelf {
 	if most == 0 {
 		return nil
 	}
-	a := &dryArena{bytes: most, kept: map[int]bool{}, crowd: max(1, DefaultConfig().MaxFiles/2)}
+	a := &dryArena{bytes: most, kept: map[int]bool{}, crowd: mostKept(DefaultConfig().MaxFiles)}
 	d, err := lookAt(kernel{}, dir)
 	if err != nil || d.store < 0 {
 		d = nil // there is no cache yet

@@ -61,8 +61,8 @@ func (s *Storage) NewShelf(c ShelfConfig) (*Shelf, error) {
 		s.mine[keyOf(id, c.DecodedBytes(shard))] = struct{}{}
 		s.mu.Unlock()
 	}
-	a := &keptArena{s: s, most: most, mostFiles: max(1, s.config.MaxFiles/2)}
-	a.all = len(c.Shards) <= a.mostFiles && c.roomFor(c.AllBytes) <= most
+	a := &keptArena{s: s, most: most, mostFiles: mostKept(s.config.MaxFiles)}
+	a.all = c.holdsAll(bound, a.mostFiles)
 	a.removed.L = &a.mu
 	a.setAside(a.most)
 	shelf := newShelf(a, c.MostTableBytes, s.config.Engine)
@@ -83,10 +83,21 @@ func (c *ShelfConfig) mostBytes(bound int64) int64 {
 	return 0
 }
 
-// KeepsAll reports whether a cache with that bound has room for all of the decoded shards, may have
-// as many open as that, and can tell their versions apart: then OpenPlain presents them.
+// mostKept returns how many shards a shelf has open at a time, if its cache has that many objects
+// open.
+func mostKept(maxFiles int) int { return max(1, maxFiles/2) }
+
+// holdsAll reports whether a shelf in a cache with that bound, which has at most mostFiles shards
+// open, has room for all of them at the same time.
+func (c *ShelfConfig) holdsAll(bound int64, mostFiles int) bool {
+	return len(c.Shards) <= mostFiles && c.roomFor(c.AllBytes) <= c.mostBytes(bound)
+}
+
+// KeepsAll reports whether a shelf in a cache with that bound, and otherwise DefaultConfig's
+// settings, would keep all of the decoded shards: it has room for all of them, and can tell their
+// versions apart. Then OpenPlain presents them.
 func (c *ShelfConfig) KeepsAll(bound int64) bool {
-	return len(c.Shards) <= DefaultConfig().MaxFiles/2 && c.roomFor(c.AllBytes) <= bound-c.RawBytes && !slices.ContainsFunc(c.Shards, func(shard int) bool {
+	return c.holdsAll(bound, mostKept(DefaultConfig().MaxFiles)) && !slices.ContainsFunc(c.Shards, func(shard int) bool {
 		_, ok := c.Identify(shard)
 		return !ok
 	})

@@ -393,3 +393,38 @@ func TestPresentedShardThatDecodesToAnotherSizeIsAnError(t *testing.T) {
 		require.NoError(t, p.Close())
 	}
 }
+
+// A cache is preferred for decoded shards if KeepsAll reports that it holds all of them. The shelf
+// that is then opened must agree: it checks only what it does not remove again.
+func TestShelfHoldsAllShardsIfTheForecastSaysSo(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
+	const shards = 4
+	all := keptConfig(shards, "v1")
+	room := all.roomFor(all.AllBytes)
+	for name, c := range map[string]struct {
+		need, raw, bound int64
+		files            int
+		holds            bool
+	}{
+		"room for all and the objects as they are": {0, mib, room + mib, 2 * shards, true},
+		"less": {0, mib, room + mib - 1, 2 * shards, false},
+		"the order needs all at a time, whatever is left":       {all.AllBytes, mib, room, 2 * shards, true},
+		"the order needs all at a time, and that is not there":  {all.AllBytes, 0, room - 1, 2 * shards, false},
+		"room for all, but not that many may be open at a time": {0, 0, room, 2*shards - 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := all
+			config.NeedBytes, config.RawBytes = c.need, c.raw
+			s := w.open(func(x *Config) { x.BoundBytes, x.ShareBytes, x.MaxFiles = c.bound, 0, c.files })
+			if config.mostBytes(c.bound) > 0 {
+				shelf, err := s.NewShelf(config)
+				require.NoError(t, err)
+				require.Equal(t, c.holds, shelf.arena.(*keptArena).all)
+				require.NoError(t, shelf.Close())
+			}
+			if c.files == 2*shards { // the forecast's number of files is DefaultConfig's
+				require.Equal(t, c.holds, config.KeepsAll(c.bound))
+			}
+		})
+	}
+}
