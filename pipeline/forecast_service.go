@@ -18,6 +18,7 @@ type ServiceForecast struct {
 	Name       string          // of the dataset's root, without secrets
 	GetDollars float64         // list price of a request; 0 if unknown
 	Chunks     []ChunkForecast // by ChunkBytes, ascending; one of them is InUse
+	Refused    []RefusedChunks // by ChunkBytes, ascending
 	// Bounded is set if larger chunks than those listed would be cut by --chunk-records.
 	Bounded    bool
 	Compressed int // shards that are decoded from their beginnings
@@ -42,6 +43,12 @@ type ChunkForecast struct {
 	// first record is delivered; reading ahead comes on top. DiskBytes is the most that whole
 	// chunks take between their first and last record.
 	MemoryBytes, DiskBytes int64
+}
+
+// RefusedChunks is a chunk size that is not in Chunks, because the dataset could not be read with it.
+type RefusedChunks struct {
+	ChunkBytes uint64
+	Why        error // names the setting that is too small
 }
 
 // batchRecords is the batch size for which mixing is estimated, and offeredChunks are the chunk
@@ -93,10 +100,14 @@ func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, err
 		}
 		t, err := g.newTally(size, f.Compressed > 0)
 		if err != nil {
+			return nil, err
+		}
+		if err := t.choose(g); err != nil {
 			if inUse {
 				return nil, err
 			}
-			continue // a mount with these chunks would be refused
+			f.Refused = append(f.Refused, RefusedChunks{size, err})
+			continue
 		}
 		if n := len(tallies); n > 0 && slices.Equal(tallies[n-1].starts, t.starts) {
 			f.Bounded = true
@@ -145,8 +156,10 @@ type chunkTally struct {
 	begin, end int64
 }
 
+// newTally returns the tally of chunks of one size, for choose.
 func (g *generation) newTally(chunkBytes uint64, compressed bool) (t *chunkTally, err error) {
 	t = &chunkTally{starts: g.starts, order: g.spec.Order, survey: g.survey, compressed: compressed, shard: -1}
+	t.forecast = ChunkForecast{ChunkBytes: chunkBytes, Records: ChunkRecords{}}
 	if chunkBytes != t.order.ChunkBytes {
 		t.order.ChunkBytes = chunkBytes
 		t.starts = g.chunkStarts(chunkBytes, t.order.ChunkRecords)
@@ -154,8 +167,14 @@ func (g *generation) newTally(chunkBytes uint64, compressed bool) (t *chunkTally
 			return nil, err
 		}
 	}
+	return t, nil
+}
+
+// choose chooses how the chunks are read, and counts them. It returns an error if a mount with these
+// chunks would be refused.
+func (t *chunkTally) choose(g *generation) (err error) {
 	if t.choice, err = t.survey.Choose(g.spec.Read); err != nil {
-		return nil, err
+		return err
 	}
 	if t.order.Shuffle == spec.ShuffleFull && t.choice.Strategy == spec.ReadGather && !t.choice.Chunks { // each record is requested on its own
 		t.starts = make([]uint64, g.records()+1)
@@ -164,11 +183,11 @@ func (g *generation) newTally(chunkBytes uint64, compressed bool) (t *chunkTally
 		}
 	}
 	t.bytes = make([]int64, len(t.starts)-1)
-	t.forecast = ChunkForecast{ChunkBytes: chunkBytes, Chunks: uint64(len(t.bytes)), Records: ChunkRecords{}}
+	t.forecast.Chunks = uint64(len(t.bytes))
 	for i := range t.bytes {
 		t.forecast.Records[t.starts[i+1]-t.starts[i]]++
 	}
-	return t, nil
+	return nil
 }
 
 // tally goes through the records once, and adds up requests and bytes if each chunk is read once.

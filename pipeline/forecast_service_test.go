@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -128,6 +129,38 @@ func TestRemoteCompressedShardsAreReadOnce(t *testing.T) {
 		require.EqualValues(t, servedShards, c.Requests)
 		require.Equal(t, bytes, c.Bytes)
 	}
+}
+
+// A chunk size with which the dataset could not be read has no forecast, but a reason.
+func TestForecastNamesRefusedChunkSizes(t *testing.T) {
+	// Shards of several frames are one chunk each or many, and a spool holds three shards, not four.
+	const frames, records = 8, 100
+	w := serveShards(t, synthetic.Shape{Format: "jsonl", Codec: "zst"}, 1)
+	shape := synthetic.Shape{Format: "jsonl", Codec: "zst", RecordBytes: 3000, Seed: 1}
+	for i, name := range w.names {
+		var b bytes.Buffer
+		for frame := range uint64(frames) {
+			require.NoError(t, shape.WriteShard(&b, (uint64(i)*frames+frame)*records, records, nil))
+		}
+		w.server.PutBytes("train/"+name, b.Bytes())
+	}
+	s := testSpec(t, w.dir)
+	s.Dataset, s.IndexDir, s.Read, s.SpoolDir, s.SpoolMaxBytes = w.url, t.TempDir(), spec.ReadSpool, readtest.DiskDir(t), 8<<20
+	s.Order.ChunkBytes, s.Order.ChunkRecords, s.Order.SizeRecords, s.Order.Lanes = 4<<20, 1<<20, 10, 1
+	_, f := forecastService(t, s)
+	require.Len(t, f.Chunks, 1)
+	require.True(t, f.Chunks[0].InUse)
+	require.EqualValues(t, servedShards, f.Chunks[0].Chunks)
+	require.True(t, f.Bounded)
+	require.Len(t, f.Refused, 2)
+	for i, size := range []uint64{256 << 10, 1 << 20} {
+		require.Equal(t, size, f.Refused[i].ChunkBytes)
+		require.ErrorContains(t, f.Refused[i].Why, "--spool-max (8.0 MiB) is less than")
+	}
+
+	s.Order.ChunkBytes = 1 << 20
+	_, err := open(t, s).ForecastService(t.Context())
+	require.ErrorContains(t, err, "--spool-max", "those are in use")
 }
 
 // A part of the records takes part of the bytes.

@@ -82,6 +82,9 @@ func newService(f *pipeline.ServiceForecast, s spec.Spec) *Service {
 	if s.Deal.Dealing == spec.DealInterleaved && s.Order.Shuffle != spec.ShuffleNone && f.Compressed == 0 {
 		p.share(used.Records, s.Order.Lanes, s.Order.Groups)
 	}
+	for _, c := range f.Refused {
+		p.Notes = append(p.Notes, fmt.Sprintf("--chunk-bytes %s is refused: %v", terminal.Size(c.ChunkBytes), c.Why))
+	}
 	if f.Bounded {
 		p.Notes = append(p.Notes, fmt.Sprintf("other values of --chunk-bytes give the same chunks as a listed one: chunks also end after --chunk-records (%s) or with the shard", terminal.Count(s.Order.ChunkRecords)))
 	}

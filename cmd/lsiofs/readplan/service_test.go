@@ -1,6 +1,7 @@
 package readplan
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -41,6 +42,7 @@ func TestPlanShowsServiceCostOfEpoch(t *testing.T) {
 	require.InDelta(t, 0.178, p.Dollars, 0.001)
 
 	f.Name, f.GetDollars, f.Bounded, f.Compressed, f.Chunks = "https://host/train", 0, true, 7, f.Chunks[:1]
+	f.Refused = []pipeline.RefusedChunks{{ChunkBytes: 1 << 20, Why: errors.New("--spool-max (1.0 GiB) is less than the order needs at a time: raise it")}}
 	f.Chunks[0].Estimated, s.MemoryBytes = true, 4<<30
 	p = show("service-web.txt")
 	require.Zero(t, p.Dollars)
