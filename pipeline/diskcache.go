@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -490,11 +489,9 @@ func (g *generation) rangesOf(ctx context.Context, epoch, from, to uint64) ([]di
 			wanted = append(wanted, x)
 		}
 	}
-	slices.SortFunc(wanted, func(a, b catalog.Extent) int {
-		if a.Shard != b.Shard {
-			return a.Shard - b.Shard
-		}
-		return int(min(max(a.OffsetBytes-b.OffsetBytes, -1), 1))
+	sort.Slice(wanted, func(i, j int) bool {
+		a, b := &wanted[i], &wanted[j]
+		return a.Shard < b.Shard || a.Shard == b.Shard && a.OffsetBytes < b.OffsetBytes
 	})
 	var ranges []diskcache.Range
 	last := -1 // shard

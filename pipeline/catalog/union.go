@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
@@ -108,7 +109,9 @@ func (c *UnionConfig) refuseMixed() error {
 
 // shards returns the shards of all sources, in dataset order.
 func (c *UnionConfig) shards() (all []index.Shard) {
-	for _, s := range slices.SortedFunc(slices.Values(c.Sources), func(a, b UnionSource) int { return strings.Compare(a.Name+"/", b.Name+"/") }) {
+	sources := slices.Clone(c.Sources)
+	sort.Slice(sources, func(i, j int) bool { return sources[i].Name+"/" < sources[j].Name+"/" })
+	for _, s := range sources {
 		m := s.Catalog.image
 		for i := range m.Shards() {
 			o := m.Object(i)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -170,7 +170,7 @@ func (s *nameless) takeExtents(n int64) ([]extent, bool) {
 // give returns extents.
 func (s *nameless) give(extents []extent) {
 	s.free = append(s.free, extents...)
-	slices.SortFunc(s.free, func(a, b extent) int { return int(min(max(a.off-b.off, -1), 1)) })
+	sort.Slice(s.free, func(i, j int) bool { return s.free[i].off < s.free[j].off })
 	s.tidy()
 }
 

@@ -2,7 +2,6 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,7 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -187,8 +186,9 @@ func (d *Directory) prune() {
 			all = append(all, info)
 		}
 	}
-	slices.SortFunc(all, func(a, b fs.FileInfo) int {
-		return cmp.Or(b.ModTime().Compare(a.ModTime()), strings.Compare(a.Name(), b.Name()))
+	sort.Slice(all, func(i, j int) bool {
+		newer := all[i].ModTime().Compare(all[j].ModTime())
+		return newer > 0 || newer == 0 && all[i].Name() < all[j].Name()
 	})
 	bytes := int64(0)
 	for i, info := range all {

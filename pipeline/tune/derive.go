@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -226,7 +225,9 @@ func (d *Derived) operating(cells []filesystem.Measurement) []filesystem.Measure
 			at[c.ReadBytes] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(at), func(a, b filesystem.Measurement) int { return cmp.Compare(a.ReadBytes, b.ReadBytes) })
+	list := slices.Collect(maps.Values(at))
+	sort.Slice(list, func(i, j int) bool { return list[i].ReadBytes < list[j].ReadBytes })
+	return list
 }
 
 func (d *Derived) because(why string) { d.Reasons = append(d.Reasons, why) }

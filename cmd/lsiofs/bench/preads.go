@@ -1,11 +1,11 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -148,8 +148,10 @@ func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) 
 // inFileOrder returns the same ranges in file order, with adjacent ones merged into ranges of up to
 // most bytes.
 func inFileOrder(extents []extent, most int32) []extent {
-	sorted := slices.SortedFunc(slices.Values(extents), func(a, b extent) int {
-		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.offset, b.offset))
+	sorted := slices.Clone(extents)
+	sort.Slice(sorted, func(i, j int) bool {
+		a, b := &sorted[i], &sorted[j]
+		return a.shard < b.shard || a.shard == b.shard && a.offset < b.offset
 	})
 	var merged []extent
 	for _, x := range sorted {

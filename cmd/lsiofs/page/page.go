@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
@@ -98,7 +99,7 @@ func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags strin
 	for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
 		p.Reasons = append(p.Reasons, reasonRow{text, i.Damages[text]})
 	}
-	slices.SortStableFunc(p.Reasons, func(a, b reasonRow) int { return int(b.Count) - int(a.Count) })
+	sort.SliceStable(p.Reasons, func(i, j int) bool { return p.Reasons[i].Count > p.Reasons[j].Count })
 	return p, nil
 }
 

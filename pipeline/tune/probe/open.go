@@ -1,12 +1,11 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -218,8 +217,9 @@ func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: %w", s.Name(), ErrNothing)
 	}
-	slices.SortStableFunc(found, func(a, b remote.Listed) int {
-		return cmp.Or(cmp.Compare(b.SizeBytes, a.SizeBytes), cmp.Compare(a.Path, b.Path))
+	sort.Slice(found, func(i, j int) bool {
+		a, b := &found[i], &found[j]
+		return a.SizeBytes > b.SizeBytes || a.SizeBytes == b.SizeBytes && a.Path < b.Path
 	})
 	return found[:min(len(found), mostObjects)], nil
 }

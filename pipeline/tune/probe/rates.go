@@ -65,7 +65,7 @@ func (p Plan) trials() (in, out []trial) {
 		}
 		return in, nil
 	}
-	slices.SortStableFunc(in, func(a, b trial) int { return int(a.mostBytes - b.mostBytes) })
+	sort.SliceStable(in, func(i, j int) bool { return in[i].mostBytes < in[j].mostBytes })
 	left := p.MostBytes
 	for i, t := range in {
 		if t.mostBytes > left {
