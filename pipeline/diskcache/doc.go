@@ -117,6 +117,7 @@
 // file, through package local; each page is checked once, before it is first used. Local compares
 // the version after each read and each copy, so a page that any process writes or drops ends the
 // seal: what was copied is discarded and read again like anything else (sealed.go). Once all pages
-// of a version were checked, later mounts need not check them until the machine restarts: that is
-// noted in an extended attribute of the .sums file (proof.go).
+// of a version were checked, later mounts need not check them until the machine restarts: on a file
+// system that only this machine writes to, that is noted in an extended attribute of the .sums file
+// (proof.go).
 package diskcache

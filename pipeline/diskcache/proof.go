@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // proofs are notes that all pages of an object match their sums, so that a mount need not compare
@@ -24,6 +25,11 @@ import (
 // as the version is the same, nothing was written since, and the file is as safe as any that is read
 // without sums: what a disk itself changes goes unnoticed until the machine restarts. Then
 // everything is compared once more, because a crash may have lost what was written last.
+//
+// That is certain only on file systems that no other machine and no other program writes to
+// (uring.Traits.Watched). On others, also those of unknown types, another machine may have changed
+// or dropped pages while this kernel still has the attributes of before. There are no notes there:
+// each mount compares the pages, and finds out.
 //
 // It is a plain value.
 type proofs struct {
@@ -44,13 +50,15 @@ func newProofs() proofs {
 	return proofs{boot: strings.TrimSpace(string(b))}
 }
 
-// possible reports whether there can be notes.
-func (p proofs) possible() bool { return p.boot != "" }
+// possible reports whether there can be notes about an object's files.
+func (p proofs) possible(files *pair) bool {
+	return p.boot != "" && uring.TraitsOf(files.data.FD()).Watched
+}
 
 // of returns the note for a version, nil if the version does not tell each change.
 func (p proofs) of(file storage.Object) []byte {
 	v := file.Version
-	if p.boot == "" || v.Inode == 0 || v.ModTimeNanos == 0 || v.ChangeTimeNanos == 0 {
+	if v.Inode == 0 || v.ModTimeNanos == 0 || v.ChangeTimeNanos == 0 {
 		return nil
 	}
 	sum := xxh3.HashString128(fmt.Sprintf("1 %s %d %d %d %d", p.boot, v.Inode, file.SizeBytes, v.ModTimeNanos, v.ChangeTimeNanos)).Bytes()
@@ -60,7 +68,7 @@ func (p proofs) of(file storage.Object) []byte {
 // has reports whether all pages of the file were checked.
 func (p proofs) has(files *pair, file storage.Object) bool {
 	want := p.of(file)
-	if want == nil {
+	if want == nil || !p.possible(files) {
 		return false
 	}
 	var b [proofBytes]byte
@@ -68,10 +76,10 @@ func (p proofs) has(files *pair, file storage.Object) bool {
 	return err == nil && bytes.Equal(b[:n], want)
 }
 
-// put notes that all pages of the file were checked, each after its version was noted. On a file
-// system without extended attributes it does nothing.
+// put notes that all pages of the file were checked, each after its version was noted. Where there
+// are no notes, or no extended attributes, it does nothing.
 func (p proofs) put(files *pair, file storage.Object) {
-	if note := p.of(file); note != nil {
+	if note := p.of(file); note != nil && p.possible(files) {
 		_ = unix.Fsetxattr(files.sums.FD(), proofName, note, 0) // without it, they are checked again
 	}
 }

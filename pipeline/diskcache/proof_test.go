@@ -22,7 +22,7 @@ func noteOf(t *testing.T, sums string) string {
 		return ""
 	}
 	if err == unix.ENOTSUP {
-		t.Skip("the file system of " + sums + " has no extended attributes")
+		lacks(t, "the file system of "+sums+" has no extended attributes")
 	}
 	require.NoError(t, err)
 	return string(b[:n])
@@ -31,6 +31,7 @@ func noteOf(t *testing.T, sums string) string {
 // awaitNote waits until an object is noted to be checked.
 func awaitNote(t *testing.T, sums string) {
 	t.Helper()
+	pageCache(t)
 	noteOf(t, sums) // which skips
 	require.Eventually(t, func() bool { return noteOf(t, sums) != "" }, time.Minute, time.Millisecond)
 }
@@ -81,6 +82,40 @@ func TestPagesAreCheckedOnceUntilTheyChangeOrTheMachineRestarts(t *testing.T) {
 			w.read(s, "a.tar", 0, 1<<20+77) // compares
 		})
 	}
+}
+
+// Another machine may write to files of a file system of which lsiofs does not know otherwise, and
+// this kernel may not notice. Overlayfs stands for them, as it has extended attributes.
+func TestThereAreNoNotesWhereOthersMayWriteUnnoticed(t *testing.T) {
+	privileged(t, "mounting an overlayfs")
+	dir := t.TempDir()
+	for _, part := range []string{"lower", "upper", "work", "merged"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, part), 0o700))
+	}
+	merged := filepath.Join(dir, "merged")
+	if err := unix.Mount("overlay", merged, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)); err != nil {
+		lacks(t, "overlayfs can't be mounted: "+err.Error())
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(merged, unix.MNT_DETACH)) })
+	w := sealWorld(t)
+	w.cache = filepath.Join(merged, "cache")
+	s := w.open(withSeals)
+	w.read(s, "a.tar", 0, 1<<20+77)
+	o := w.objects["a.tar"]
+	sealNow := func() *seal {
+		s.seals.put(s.seals.state(o))
+		require.NoError(t, s.seals.seal(o, s.seals.state(o)))
+		return s.seals.of(o)
+	}
+	sealed := sealNow()
+	for page := range int64(257) {
+		sealed.add(page)
+	}
+	s.seals.note(o, sealed)
+	sums := w.path("a.tar", ".sums")
+	require.Empty(t, noteOf(t, sums))
+	require.NoError(t, unix.Setxattr(sums, proofName, s.seals.proofs.of(sealed.file), 0), "a note of another program")
+	require.EqualValues(t, 257, sealNow().left.Load())
 }
 
 // Not even a page that was checked before the file changed counts for the version that it has then.

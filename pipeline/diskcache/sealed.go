@@ -348,7 +348,7 @@ func (x *seals) note(listed storage.Object, sealed *seal) {
 // written notes that a decoded shard is complete on the disk: it is checked soon, so that the next
 // mount need not do it. It does not wait.
 func (x *seals) written(k *keptShard) {
-	if x.files == nil || !x.proofs.possible() || x.s.health.off.Load() {
+	if x.files == nil || !x.proofs.possible(k.files) || x.s.health.off.Load() {
 		return
 	}
 	select {

@@ -23,6 +23,7 @@ func withSeals(c *Config) { c.noSeals = false }
 // sealed waits until an object that is read repeatedly is sealed.
 func (w *world) sealed(s *Storage, path string) {
 	w.t.Helper()
+	pageCache(w.t)
 	o := w.objects[path]
 	require.Eventually(w.t, func() bool {
 		s.seals.state(o).again.Store(0) // no need to wait for seconds
@@ -89,6 +90,7 @@ func TestChangedFileIsUnsealed(t *testing.T) {
 // A page that was damaged before it was checked is not mapped, and ends the seal until it has been
 // fetched again.
 func TestDamagedPageIsNotMapped(t *testing.T) {
+	pageCache(t)
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -115,6 +117,7 @@ func TestDamagedPageIsNotMapped(t *testing.T) {
 
 // A file that gets shorter while its mapped pages are checked is no crash.
 func TestMappedPagesThatAreGoneAreNotRight(t *testing.T) {
+	pageCache(t)
 	w := sealWorld(t)
 	s := w.open(withSeals)
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -143,6 +146,7 @@ func (w *world) flushed(path string) {
 
 // A later mount maps a complete object at once, and checks only what it maps.
 func TestCompleteObjectIsSealedWhenItIsMapped(t *testing.T) {
+	pageCache(t)
 	w := sealWorld(t)
 	s := w.open(nil)
 	w.read(s, "a.tar", 0, 1<<20+77)
@@ -176,6 +180,7 @@ func TestCompleteObjectIsSealedWhenItIsMapped(t *testing.T) {
 
 // Pages of a sealed object are checked before they are first read, and not again.
 func TestPagesOfSealedObjectAreCheckedOnce(t *testing.T) {
+	pageCache(t)
 	for name, n := range map[string]int{"small reads": 10, "large reads": 128 << 10} {
 		t.Run(name, func(t *testing.T) {
 			w := sealWorld(t)
@@ -206,6 +211,7 @@ func TestPagesOfSealedObjectAreCheckedOnce(t *testing.T) {
 
 // Decoded shards are mapped by a mount that finds all of them in the cache.
 func TestPresentedShardsAreMapped(t *testing.T) {
+	pageCache(t)
 	w := newWorld(t, map[string][]byte{"a": random(1, 10)})
 	s := w.open(withSeals)
 	keepShards(t, s, 2)
