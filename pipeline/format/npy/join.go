@@ -48,13 +48,23 @@ func (Framing) Describe(head []byte, sizeBytes int64) (kind string, rows, rowByt
 
 // Prologue implements arrays.Framing. It returns the header of n structured rows. They have a field
 // for each array, followed by an unnamed field if zeros follow for padding.
-func (Framing) Prologue(names, kinds []string, n uint64) ([]byte, error) {
+func (f Framing) Prologue(names, kinds []string, n uint64) ([]byte, error) {
+	r, err := f.Join(names, kinds)
+	if err != nil {
+		return nil, err
+	}
+	return r.Prologue(n), nil
+}
+
+// Join returns the format of structured rows with these fields, which have the kinds of other
+// arrays. Names must not contain quotes and backslashes.
+func (Framing) Join(names, kinds []string) (Rows, error) {
 	var b strings.Builder
 	b.WriteByte('[')
 	for i, kind := range kinds {
 		r, err := rowsOfKind(kind)
 		if err != nil {
-			return nil, err
+			return Rows{}, err
 		}
 		if i > 0 {
 			b.WriteString(", ")
@@ -75,13 +85,9 @@ func (Framing) Prologue(names, kinds []string, n uint64) ([]byte, error) {
 	p := parser{text: b.String(), longs: true}
 	descr, err := p.value()
 	if err != nil {
-		return nil, err
+		return Rows{}, err
 	}
-	r, err := newRows(descr, nil)
-	if err != nil {
-		return nil, err
-	}
-	return r.Prologue(n), nil
+	return newRows(descr, nil)
 }
 
 // headSource is the first bytes of a file as a format.Source.

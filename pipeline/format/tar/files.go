@@ -84,15 +84,22 @@ func (FileFraming) AppendHeader(dst, path []byte, sizeBytes int64) []byte {
 	if sizeBytes >= maxHeaderSize {
 		inField = 0
 	}
-	if len(path) > nameBytes || inField != sizeBytes {
-		var data []byte
+	dataBytes := int64(0)
+	if len(path) > nameBytes {
+		dataBytes = pathRecordBytes(int64(len(path)))
+	}
+	if inField != sizeBytes {
+		dataBytes += sizeRecordBytes(sizeBytes)
+	}
+	if dataBytes > 0 {
+		dst = appendHeader(dst, paxHeaderName, typePAX, dataBytes)
 		if len(path) > nameBytes {
-			data = appendPathRecord(data, nil, path)
+			dst = appendPathRecord(dst, nil, path)
 		}
 		if inField != sizeBytes {
-			data = appendSizeRecord(data, sizeBytes)
+			dst = appendSizeRecord(dst, sizeBytes)
 		}
-		dst = appendPAXHeader(dst, data)
+		dst = appendPadding(dst, dataBytes)
 	}
 	return appendHeader(dst, path, typeRegular, inField)
 }

@@ -102,9 +102,13 @@ func (r *renamer) putPrefix(block []byte) {
 
 // appendPadded appends data and the zeros that fill its last block.
 func appendPadded(dst, data []byte) []byte {
-	dst = append(dst, data...)
+	return appendPadding(append(dst, data...), int64(len(data)))
+}
+
+// appendPadding appends the zeros that fill the last block of size bytes.
+func appendPadding(dst []byte, size int64) []byte {
 	var zeros [blockBytes]byte
-	return append(dst, zeros[:blocks(int64(len(data)))-int64(len(data))]...)
+	return append(dst, zeros[:blocks(size)-size]...)
 }
 
 // sliceSource is the Source of a slice of bytes.
