@@ -40,6 +40,7 @@ var arrows = []struct {
 	{"pipeline/format/zarr", []string{"pipeline/format", "pipeline/zarr"}, "crops are defined in one place"},
 	{"pipeline/format/formattest", []string{"pipeline/format", "pipeline/spec", "integration/serve"}, "the suite leaves some of its tests to the nightly run"},
 	{"pipeline/format", []string{"pipeline/format", "pipeline/spec", "pipeline/strictjson"}, "formats know nothing of shuffling, storage and mounts, so a new one is a package and a line of a table"},
+	{"pipeline/rows", []string{"pipeline/format/npy", "pipeline/format/tar"}, "how rows are presented does not depend on the format of their files"},
 	{"pipeline/catalog/discover", []string{"pipeline/spec", "pipeline/storage", "pipeline/format"}, "which files are shards does not depend on a stored index"},
 	{"pipeline/catalog/index", []string{"pipeline/storage", "pipeline/format", "uring"}, "the stored index has the records' extents; it does not find or cut shards"},
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/format"}, "the order depends on the catalog, not the other way round"},

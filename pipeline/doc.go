@@ -263,6 +263,7 @@
 //	pipeline/format/encode                writes gzip, zstd and lz4
 //	pipeline/format/synthetic             seeded shards of every format, for demos and measurements
 //	pipeline/format/formattest            the test suite of formats and codecs
+//	pipeline/rows                         rows of columns as JSON, tar samples, arrays, tokens; pure
 //	pipeline/zarr                         Zarr documents, chunks, copying of elements; pure
 //	pipeline/zarr/codec                   decodes the stored bytes of a chunk
 //	pipeline/zarr/blosc                   decodes blosc buffers

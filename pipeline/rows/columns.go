@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/format/npy"
 )
 
 // Item is one item of --columns.
@@ -155,6 +157,20 @@ func article(t *Type) string {
 		return "an " + text
 	}
 	return "a " + text
+}
+
+// KindText returns the text by which the shards of a dataset are compared: the columns' names and types,
+// and for rows of arrays a newline and the kind of the rows, which npy.Format.OfKind accepts.
+func KindText(columns []Column, rows *npy.Rows) string {
+	s := make(Schema, len(columns))
+	for i, c := range columns {
+		s[i] = Field{c.Name, c.Type}
+	}
+	text := s.String()
+	if rows != nil {
+		text += "\n" + rows.Kind()
+	}
+	return text
 }
 
 // Presentation is how rows become records.

@@ -159,7 +159,7 @@ func (s *sample) begin(members bool) int {
 	if s.write {
 		s.dst = tar.FileFraming{}.AppendHeader(s.dst, s.path, 0)
 	}
-	s.writer = writer{limit: limitOf(s.dst, s.left()), members: members, suffix: s.writer.suffix[:0]}
+	s.writer = writer{limit: limitOf(s.dst, max(s.left(), 1)), members: members, suffix: s.writer.suffix[:0]}
 	return start
 }
 

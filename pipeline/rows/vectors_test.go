@@ -4,10 +4,12 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/format/npy"
 	tarformat "github.com/lsiofs/lsiofs/pipeline/format/tar"
 )
 
@@ -125,6 +127,13 @@ func TestVectorsOfArrays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wanted(t, "parquet-npy.npy"), string(rows.Prologue(4))+string(data))
 	require.Equal(t, [][]int64{{}, {3}}, p.Lengths())
+	kind := KindText(columns, &rows)
+	require.Equal(t, "x: int32, v: list<float32>\n[('x', '<i4'), ('', '|V60'), ('v', '<f4', (3,)), ('', '|V52')] ()", kind)
+	_, kind, _ = strings.Cut(kind, "\n")
+	again, err := npy.Format{}.OfKind(kind)
+	require.NoError(t, err)
+	require.Equal(t, rows, again)
+	require.Equal(t, "x: int32, v: list<float32>", KindText(columns, nil))
 }
 
 func TestVectorsOfTokens(t *testing.T) {

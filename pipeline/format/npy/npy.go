@@ -262,3 +262,6 @@ func NewRows(descr string, shape []int64) (Rows, error) {
 
 // RowBytes returns the size of a row.
 func (r Rows) RowBytes() int64 { return r.rowBytes }
+
+// Kind returns the kind of shards that hold such rows. OfKind returns the same Rows for it.
+func (r Rows) Kind() string { return r.kind }
