@@ -18,11 +18,13 @@ type node struct {
 	image bool // a struct of exactly the fields bytes and path
 	path  int  // of an image: the position of the field path; that of bytes is 1-path
 	part  string
+	// binary means that it contains binary values outside of maps.
+	binary bool
 }
 
 // newNode returns the node of a type. part is its component of the suffixes of tar members.
 func newNode(t *Type, name string, first bool) node {
-	n := node{Type: t, name: name, part: sanitized(name)}
+	n := node{Type: t, name: name, part: sanitized(name), binary: t.hasBinary()}
 	sep := byte(',')
 	if first {
 		sep = '{'

@@ -336,45 +336,47 @@ func drawTable(t *rapid.T, damage bool) (Schema, [][]any, *Batch) {
 }
 
 // Lines are those of the slow twin, however the values are stored, and encoding/json reads them.
-func TestLinesAreThoseOfTheTwin(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s, values, b := drawTable(t, true)
-		columns, err := Resolve(s, nil)
+func TestLinesAreThoseOfTheTwin(t *testing.T) { rapid.Check(t, linesAreThoseOfTheTwin) }
+
+func FuzzLines(f *testing.F) { f.Fuzz(rapid.MakeFuzz(linesAreThoseOfTheTwin)) }
+
+func linesAreThoseOfTheTwin(t *rapid.T) {
+	s, values, b := drawTable(t, true)
+	columns, err := Resolve(s, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Check(columns))
+	p := NewJSONL(columns, 0)
+	row := structOf(s...)
+	for r := range b.Rows {
+		var x []any
+		for i := range s {
+			x = append(x, values[i][r])
+		}
+		want, ok := twin(row, x)
+		got, err := p.Append([]byte("before"), b, r, 0)
+		size, sizeErr := p.Size(b, r, 0)
+		if !ok {
+			var damage *DamageError
+			require.ErrorAs(t, err, &damage)
+			require.Equal(t, err, sizeErr)
+			require.Equal(t, "before", string(got))
+			continue
+		}
 		require.NoError(t, err)
-		require.NoError(t, b.Check(columns))
-		p := NewJSONL(columns, 0)
-		row := structOf(s...)
-		for r := range b.Rows {
-			var x []any
-			for i := range s {
-				x = append(x, values[i][r])
-			}
-			want, ok := twin(row, x)
-			got, err := p.Append([]byte("before"), b, r, 0)
-			size, sizeErr := p.Size(b, r, 0)
-			if !ok {
-				var damage *DamageError
-				require.ErrorAs(t, err, &damage)
-				require.Equal(t, err, sizeErr)
+		require.NoError(t, sizeErr)
+		require.Equal(t, "before"+want+"\n", string(got))
+		require.Equal(t, int64(len(want)+1), size)
+		require.True(t, json.Valid([]byte(want)))
+		for limit := int64(1); limit <= size; limit += max(1, size/7) {
+			got, err := NewJSONL(columns, limit).Append([]byte("before"), b, r, 0)
+			if limit < size {
+				require.ErrorContains(t, err, "longer than --max-record")
 				require.Equal(t, "before", string(got))
-				continue
-			}
-			require.NoError(t, err)
-			require.NoError(t, sizeErr)
-			require.Equal(t, "before"+want+"\n", string(got))
-			require.Equal(t, int64(len(want)+1), size)
-			require.True(t, json.Valid([]byte(want)))
-			for limit := int64(1); limit <= size; limit += max(1, size/7) {
-				got, err := NewJSONL(columns, limit).Append([]byte("before"), b, r, 0)
-				if limit < size {
-					require.ErrorContains(t, err, "longer than --max-record")
-					require.Equal(t, "before", string(got))
-				} else {
-					require.NoError(t, err)
-				}
+			} else {
+				require.NoError(t, err)
 			}
 		}
-	})
+	}
 }
 
 func FuzzString(f *testing.F) {

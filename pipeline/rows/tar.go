@@ -112,7 +112,7 @@ func (s *sample) row(b *Batch, r int, ordinal int64) error {
 		}
 		for i := range s.unnamed {
 			c := b.Columns[s.unnamedAt[i]]
-			if s.unnamed[i].hasBinary() {
+			if s.unnamed[i].binary {
 				if err := s.members(&s.unnamed[i], c.Vector, c.First+r, s.keyBytes); err != nil {
 					return err
 				}
@@ -235,14 +235,14 @@ func (s *sample) below(n *node, v *Vector, slot int) error {
 		}
 	case n.Kind == Struct:
 		for f := range n.kids {
-			if n.kids[f].hasBinary() {
+			if n.kids[f].binary {
 				s.path = append(append(s.path[:outer], '.'), n.kids[f].part...)
 				if err := s.below(&n.kids[f], &v.Children[f], i); err != nil {
 					return err
 				}
 			}
 		}
-	case n.Kind == List:
+	case n.Kind == List && n.binary:
 		from, to := int(v.Offsets[i]), int(v.Offsets[i+1])
 		for e := from; e < to; e++ {
 			s.path = strconv.AppendInt(append(s.path[:outer], '.'), int64(e-from), 10)

@@ -201,62 +201,65 @@ func TestDamagedSamples(t *testing.T) {
 
 // Samples are valid archives: their JSON is that of the row with the suffix of each binary value in
 // its place, and the members have the values. The name of a member may be longer than 100 bytes.
-func TestSamplesHoldTheRow(t *testing.T) {
-	quotedSuffix := regexp.MustCompile(`"([^"]*\.[a-z0-9]{1,8})"`)
-	rapid.Check(t, func(t *rapid.T) {
-		s, values, b := drawTable(t, false)
-		columns, err := Resolve(s, nil)
+func TestSamplesHoldTheRow(t *testing.T) { rapid.Check(t, samplesHoldTheRow) }
+
+func FuzzSamples(f *testing.F) { f.Fuzz(rapid.MakeFuzz(samplesHoldTheRow)) }
+
+var quotedSuffix = regexp.MustCompile(`"([^"]*\.[a-z0-9]{1,8})"`)
+
+func samplesHoldTheRow(t *rapid.T) {
+	s, values, b := drawTable(t, false)
+	columns, err := Resolve(s, nil)
+	require.NoError(t, err)
+	base := strings.Repeat("long", rapid.IntRange(0, 80).Draw(t, "long"))
+	p, err := NewTar(columns, base+".parquet", 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	row := structOf(s...)
+	for r := range b.Rows {
+		var x []any
+		for i := range s {
+			x = append(x, values[i][r])
+		}
+		got, err := p.Append([]byte("before"), b, r, int64(r))
 		require.NoError(t, err)
-		base := strings.Repeat("long", rapid.IntRange(0, 80).Draw(t, "long"))
-		p, err := NewTar(columns, base+".parquet", 0)
-		if err != nil {
-			t.Skip(err)
+		size, err := p.Size(b, r, int64(r))
+		require.NoError(t, err)
+		require.Equal(t, int64(len(got)), size+6)
+		require.Zero(t, size%512)
+		list := members(t, fmt.Sprintf("%s/%09d", base, r), got[6:])
+		text, found := strings.CutPrefix(list[0], "json: ")
+		require.True(t, found)
+		contents := map[string]string{}
+		for _, m := range list[1:] {
+			suffix, data, _ := strings.Cut(m, ": ")
+			require.NotContains(t, contents, suffix)
+			contents[suffix] = data
 		}
-		row := structOf(s...)
-		for r := range b.Rows {
-			var x []any
-			for i := range s {
-				x = append(x, values[i][r])
+		used := 0
+		text = quotedSuffix.ReplaceAllStringFunc(text, func(q string) string {
+			data, found := contents[q[1:len(q)-1]]
+			if !found {
+				return q
 			}
-			got, err := p.Append([]byte("before"), b, r, int64(r))
+			used++
+			return `"` + base64.StdEncoding.EncodeToString([]byte(data)) + `"`
+		})
+		want, _ := twin(row, x)
+		require.Equal(t, want, text)
+		require.Equal(t, len(contents), used)
+		for limit := int64(1); limit <= size; limit += 256 {
+			short, err := NewTar(columns, base+".parquet", limit)
 			require.NoError(t, err)
-			size, err := p.Size(b, r, int64(r))
-			require.NoError(t, err)
-			require.Equal(t, int64(len(got)), size+6)
-			require.Zero(t, size%512)
-			list := members(t, fmt.Sprintf("%s/%09d", base, r), got[6:])
-			text, found := strings.CutPrefix(list[0], "json: ")
-			require.True(t, found)
-			contents := map[string]string{}
-			for _, m := range list[1:] {
-				suffix, data, _ := strings.Cut(m, ": ")
-				require.NotContains(t, contents, suffix)
-				contents[suffix] = data
-			}
-			used := 0
-			text = quotedSuffix.ReplaceAllStringFunc(text, func(q string) string {
-				data, found := contents[q[1:len(q)-1]]
-				if !found {
-					return q
-				}
-				used++
-				return `"` + base64.StdEncoding.EncodeToString([]byte(data)) + `"`
-			})
-			want, _ := twin(row, x)
-			require.Equal(t, want, text)
-			require.Equal(t, len(contents), used)
-			for limit := int64(1); limit <= size; limit += 256 {
-				short, err := NewTar(columns, base+".parquet", limit)
-				require.NoError(t, err)
-				got, err := short.Append([]byte("before"), b, r, int64(r))
-				_, sizeErr := short.Size(b, r, int64(r))
-				require.Equal(t, limit < size, err != nil)
-				require.Equal(t, limit < size, sizeErr != nil)
-				if err != nil {
-					require.ErrorContains(t, err, "longer than --max-record")
-					require.Equal(t, "before", string(got))
-				}
+			got, err := short.Append([]byte("before"), b, r, int64(r))
+			_, sizeErr := short.Size(b, r, int64(r))
+			require.Equal(t, limit < size, err != nil)
+			require.Equal(t, limit < size, sizeErr != nil)
+			if err != nil {
+				require.ErrorContains(t, err, "longer than --max-record")
+				require.Equal(t, "before", string(got))
 			}
 		}
-	})
+	}
 }
