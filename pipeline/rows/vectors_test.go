@@ -73,7 +73,7 @@ func TestVectorsOfLines(t *testing.T) {
 	const maxTime = 253402300799999999
 	all := shard{columns: [][]any{
 		ints(1, -2, 3, 4, 5),
-		{"plain", "\"q\\ \b\f\n\r\t\x01 é 中 😀", "", nil, "plain"},
+		{"plain", "\"q\\ \b\f\n\r\t\x01\x7f é 中 😀", "", nil, "plain"},
 		{0.1, 1e16, math.NaN(), math.Copysign(0, -1), 1e-5},
 		{0.1, 1e20, math.Inf(-1), 3.0, 1e-45},
 		{true, false, nil, true, true},
