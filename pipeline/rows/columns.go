@@ -102,7 +102,25 @@ func Resolve(s Schema, items []Item) ([]Column, error) {
 	if len(columns) == 0 {
 		return nil, refused("", "no column is selected; there are %s", orNone(s))
 	}
+	for _, c := range columns {
+		if u := c.Type.unsupported(); u != nil {
+			return nil, refused(c.Name, "values of the type %s are not supported: select other columns with --columns", u.Suffix)
+		}
+	}
 	return columns, nil
+}
+
+// unsupported returns the first part of a type that is not supported, nil if there is none.
+func (t *Type) unsupported() *Type {
+	if t.Kind == Unsupported {
+		return t
+	}
+	for _, f := range t.Fields {
+		if u := f.Type.unsupported(); u != nil {
+			return u
+		}
+	}
+	return nil
 }
 
 // find returns the positions on a path, nil if there is none. A field whose own name is the rest of

@@ -28,6 +28,7 @@ const (
 	Number         // text, presented as it is if it is a JSON number, else as a string
 	JSON           // text, presented as it is; it must be JSON without bytes below 0x20
 	NDArray        // an array of Fields[0], bool, int or float, whose shape is part of each value
+	Unsupported    // Suffix is what it is; it can't be selected
 )
 
 // Unit is the unit of times and timestamps.
@@ -149,7 +150,7 @@ func (t *Type) check(path string, depth int, nodes *int) error {
 		return checkFields(t.Fields, path, depth+1, nodes)
 	case NDArray:
 		return bad(len(t.Fields) == 1 && (t.Fields[0].Type.Kind == Bool || t.Fields[0].Type.Kind == Int || t.Fields[0].Type.Kind == Float))
-	case Bool, String, Binary, UUID, Date, Number, JSON:
+	case Bool, String, Binary, UUID, Date, Number, JSON, Unsupported:
 		return nil
 	}
 	return bad(false)
@@ -225,6 +226,8 @@ func (t *Type) appendText(b []byte) []byte {
 		return append(b, '>')
 	case Struct:
 		return append(appendFields(append(b, "struct<"...), t.Fields), '>')
+	case Unsupported:
+		return fmt.Appendf(b, "unsupported(%s)", t.Suffix)
 	case Number:
 		return append(b, "number"...)
 	case JSON:
