@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"bytes"
+	"io"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/rows"
@@ -47,24 +48,23 @@ func (c *column) ready() (int, error) {
 	if c.rows > 0 {
 		return c.rows, nil
 	}
-	n := 0
-	var err error
+	n, ended := 0, 0
 	for i, l := range c.leaves {
-		k, e := l.ready()
-		if e != nil && (i == 0 || err == nil) {
-			if i > 0 {
-				return 0, inLeaf(errLeaves, l)
-			}
-			err = e
-		} else if e == nil && err != nil {
-			return 0, inLeaf(errLeaves, l)
-		}
-		if i == 0 || k < n {
+		k, err := l.ready()
+		switch {
+		case err == io.EOF:
+			ended++
+		case err != nil:
+			return 0, inLeaf(err, l)
+		case i == 0 || k < n:
 			n = k
 		}
+		if ended > 0 && ended <= i {
+			return 0, inLeaf(errLeaves, l)
+		}
 	}
-	if err != nil {
-		return 0, err
+	if ended > 0 {
+		return 0, io.EOF
 	}
 	if err := c.assemble(n); err != nil {
 		return 0, err

@@ -199,7 +199,7 @@ func (c *Cursor) fail(err error, l *leaf) error {
 	}
 	name, at := "", int64(0)
 	if l != nil {
-		name, at = l.name, l.pageAt
+		name, at = l.name, l.tried
 		if at == 0 {
 			at = l.c.from
 		}

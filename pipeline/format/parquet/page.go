@@ -131,6 +131,7 @@ type leaf struct {
 	hasDict bool
 
 	// The current page. Levels are nil if the schema has none.
+	tried    int64 // the page that was read last, whole or not
 	pageAt   int64
 	pageRow  int64 // rows that begin in it and have been consumed
 	pageSeen int64 // values of the pages before it
@@ -345,6 +346,7 @@ func (l *leaf) next() error {
 		if l.pos >= l.c.to {
 			return damaged("the column chunk has %d values in its pages, and %d in the footer", l.seen, l.c.values)
 		}
+		l.tried = l.pos
 		h, body, err := l.header()
 		if err != nil {
 			return err

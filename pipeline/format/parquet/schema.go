@@ -394,8 +394,12 @@ func (b *tree) value(l levels, nesting int) (*node, error) {
 			return nil, refused("", "the schema has more than %d columns and fields", maxLeaves)
 		}
 		n.t = e.leafType()
+		name := strings.Join(b.path, ".")
+		if name == "" {
+			name = `""`
+		}
 		b.leaves = append(b.leaves, leafInfo{
-			name: strings.Join(b.path, "."), phys: e.phys, width: e.phys.width(int(e.length)),
+			name: name, phys: e.phys, width: e.phys.width(int(e.length)),
 			maxDef: l.def, maxRep: l.rep, slotDef: l.slotDef, elemDefs: l.elemDefs,
 			bigEndian: e.phys == physBytes || e.phys == physFixed,
 		})
