@@ -105,10 +105,10 @@ func (d *decompressor) decompress(c codec, dst, src []byte) error {
 			n, err = readWhole(d.brotli, dst)
 		}
 	case codecLZ4Raw:
-		n, err = lz4.UncompressBlock(src, dst)
+		n, err = lz4Block(dst, src)
 	case codecLZ4:
 		if n, err = hadoopLZ4(dst, src); err != nil || n != len(dst) {
-			n, err = lz4.UncompressBlock(src, dst)
+			n, err = lz4Block(dst, src)
 		}
 	}
 	if err != nil {
@@ -155,6 +155,17 @@ func readWhole(r io.Reader, dst []byte) (int, error) {
 	return n, nil
 }
 
+// lz4Block decodes a block. The library does not accept an empty dst.
+func lz4Block(dst, src []byte) (int, error) {
+	if len(dst) == 0 {
+		if len(src) != 1 || src[0] != 0 {
+			return 0, errLonger
+		}
+		return 0, nil
+	}
+	return lz4.UncompressBlock(src, dst)
+}
+
 const errFraming = reason("its framing is not that of Hadoop")
 
 // hadoopLZ4 decodes frames of: decoded size, encoded size, each in 4 bytes, big-endian; a block.
@@ -169,7 +180,7 @@ func hadoopLZ4(dst, src []byte) (int, error) {
 		if uint64(encoded) > uint64(len(src)) || uint64(decoded) > uint64(len(dst)-n) {
 			return 0, errFraming
 		}
-		k, err := lz4.UncompressBlock(src[:encoded], dst[n:n+int(decoded)])
+		k, err := lz4Block(dst[n:n+int(decoded)], src[:encoded])
 		if err != nil || k != int(decoded) {
 			return 0, errFraming
 		}

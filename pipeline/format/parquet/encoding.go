@@ -186,9 +186,6 @@ func deltas(dst, b []byte, n, size int) (out, rest []byte, err error) {
 	if err := d.begin(b, n); err != nil {
 		return dst, nil, err
 	}
-	if n == 0 {
-		return dst, d.b, nil
-	}
 	at := len(dst)
 	dst = dst[:at+n*size] // the caller has made room
 	put := dst[at:]
@@ -323,6 +320,9 @@ func (l *leaf) decodeIndexes(b []byte, n int) error {
 // decodePlain decodes n values of an encoding without a dictionary. It returns their bytes; spans,
 // moved by base, are appended to those of l.
 func (l *leaf) decodePlain(enc encoding, b []byte, n int, base uint32) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
 	var err error
 	switch {
 	case enc == encPlain && l.phys == physBool, enc == encRLE && l.phys == physBool:
@@ -332,9 +332,6 @@ func (l *leaf) decodePlain(enc encoding, b []byte, n int, base uint32) ([]byte, 
 		if enc == encPlain {
 			l.own, err = plainBools(l.own, b, n)
 			return l.own, err
-		}
-		if n == 0 {
-			return nil, nil
 		}
 		l.own = l.own[:n]
 		_, err = levelsOf(l.own, b, encRLE, 1)
