@@ -130,3 +130,19 @@ func TestChangedBytes(t *testing.T) {
 		}
 	}
 }
+
+func TestChangedBytesOfDrawnFiles(t *testing.T) {
+	for seed := range uint64(60) {
+		draw := rand.New(rand.NewPCG(seed, 31))
+		data, _ := drawFile(draw)
+		name := fmt.Sprintf("seed %d", seed)
+		survive(t, name, data)
+		for i := range 400 {
+			changed := bytes.Clone(data)
+			for range 1 + draw.IntN(3) {
+				changed[draw.IntN(len(data))] = byte(draw.Uint32())
+			}
+			survive(t, fmt.Sprintf("%s, draw %d", name, i), changed)
+		}
+	}
+}

@@ -209,6 +209,7 @@ type fileWriter struct {
 	draw      *rand.Rand
 	codec     codec
 	pageMost  int
+	pageBytes int  // above 0: PLAIN pages of version 1 of about this size, as sensible writers make them
 	encodings bool // others than PLAIN and dictionaries
 	out       []byte
 }
@@ -275,7 +276,7 @@ func (w *fileWriter) chunk(l *shredded) (dict, data int64) {
 	}
 	var distinct []any
 	at := 0
-	if l.f.phys != physBool && w.draw.IntN(2) == 0 {
+	if w.pageBytes == 0 && l.f.phys != physBool && w.draw.IntN(2) == 0 {
 		for _, v := range l.values {
 			if !slices.Contains(distinct, v) {
 				distinct = append(distinct, v)
@@ -292,8 +293,15 @@ func (w *fileWriter) chunk(l *shredded) (dict, data int64) {
 	}
 	data = int64(len(w.out))
 	for from := 0; from < len(l.def); {
-		n := min(1+w.draw.IntN(w.pageMost), len(l.def)-from)
-		v2 := w.draw.IntN(2) == 0
+		n, v2 := 0, false
+		if w.pageBytes > 0 {
+			for size := 0; from+n < len(l.def) && size < w.pageBytes; n++ {
+				size += 4 + len(plainOf(nil, l.f.phys, l.values[at+min(n, len(l.values)-at-1):][:1]))
+			}
+		} else {
+			n = min(1+w.draw.IntN(w.pageMost), len(l.def)-from)
+			v2 = w.draw.IntN(2) == 0
+		}
 		if v2 { // pages of version 2 end where rows end; so does the one before
 			if l.rep[from] != 0 {
 				v2 = false
