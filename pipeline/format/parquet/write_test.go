@@ -210,6 +210,7 @@ type fileWriter struct {
 	codec     codec
 	pageMost  int
 	pageBytes int  // above 0: PLAIN pages of version 1 of about this size, as sensible writers make them
+	crc       bool // all pages have a CRC; else half of them
 	encodings bool // others than PLAIN and dictionaries
 	out       []byte
 }
@@ -376,7 +377,7 @@ func (w *fileWriter) page(kind int64, body []byte, size int, part func(t *thrift
 	t.i32(1, kind)
 	t.i32(2, int64(size))
 	t.i32(3, int64(len(body)))
-	if w.draw.IntN(2) == 0 {
+	if w.crc || w.draw.IntN(2) == 0 {
 		t.i32(4, int64(int32(crc32.ChecksumIEEE(body))))
 	}
 	part(&t)
