@@ -24,20 +24,19 @@ const maxHeaderBytes = 16 << 20
 
 // pageHeader is a PageHeader.
 type pageHeader struct {
-	kind        int32
-	raw, size   int32 // bytes in the file, and when decompressed
-	crc         uint32
-	hasCRC      bool
-	hasData     bool
-	values      int32
-	rows        int32 // version 2
-	enc         encoding
-	defEnc      encoding // version 1
-	repEnc      encoding
-	defBytes    int32 // version 2
-	repBytes    int32
-	uncompress  bool
-	dictionaryN int32
+	kind       int32
+	raw, size  int32 // bytes in the file, and when decompressed
+	crc        uint32
+	hasCRC     bool
+	hasData    bool
+	values     int32
+	rows       int32 // version 2
+	enc        encoding
+	defEnc     encoding // version 1
+	repEnc     encoding
+	defBytes   int32 // version 2
+	repBytes   int32
+	uncompress bool
 }
 
 // parsePageHeader reads the header at the beginning of b, and returns its size.
