@@ -78,12 +78,6 @@ func (s *Selection) has(leaf int) bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool { return leaf >= n.from && leaf < n.to })
 }
 
-// Point is a row at which decoding can start.
-type Point struct {
-	Row    int64       // rows of the row group before it
-	Leaves []LeafPoint // in the order of the selection's leaves; nil: the row group is read from its beginning
-}
-
 // Stats counts what a cursor has read.
 type Stats struct {
 	PagesWithCRC, PagesWithoutCRC int64

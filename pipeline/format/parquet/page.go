@@ -156,13 +156,6 @@ type leaf struct {
 	taken    levelRange
 }
 
-// LeafPoint is where a row begins in a column chunk.
-type LeafPoint struct {
-	RawOffset int64 // of the page in which it begins
-	Pass      int64 // the rows that begin in that page before it
-	Seen      int64 // the values of the chunk in earlier pages
-}
-
 // open begins a column chunk, at its beginning if p is the zero value.
 func (l *leaf) open(c chunk, p LeafPoint) error {
 	*l = leaf{leafInfo: l.leafInfo, mem: l.mem, decomp: l.decomp, stats: l.stats, raw: l.raw, block: l.block, c: c,

@@ -134,6 +134,9 @@ func TestRowsFromEveryPoint(t *testing.T) {
 			var points []Point
 			require.Equal(t, lines, read(g, Point{}, &points), "seed %d, group %d", seed, g)
 			for _, from := range points {
+				parsed, err := ParsePoint(from.Append(nil))
+				require.NoError(t, err)
+				require.Equal(t, from, parsed)
 				if from.Row < int64(len(lines)) {
 					require.Equal(t, lines[from.Row:], read(g, from, nil), "seed %d, group %d, point %+v", seed, g, from)
 				}
@@ -193,6 +196,36 @@ func TestSelectedColumns(t *testing.T) {
 				require.True(t, bytes.HasPrefix(b[i], append([]byte(`{"x":`), value...)), "seed %d", seed)
 				require.True(t, bytes.HasSuffix(b[i], append(append([]byte(`,"y":`), value...), '}')), "seed %d", seed)
 			}
+		}
+	}
+}
+
+// Points of another shard, or of one that has changed, are errors or other rows, never a panic.
+func TestPointsOfAnotherShard(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 32))
+	data := threeGroups(codecSnappy)
+	s, err := openShard(data, "", Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.cursor.Open(1, Point{Row: 20}))
+	state := s.cursor.Point().Append(nil)
+	failed := 0
+	for range 5000 {
+		changed := bytes.Clone(state)
+		for range 1 + draw.IntN(3) {
+			changed[draw.IntN(len(changed))] = byte(draw.Uint32())
+		}
+		p, err := ParsePoint(changed)
+		require.NoError(t, err)
+		if err := s.each(1, p, func(*rows.Batch, int) error { return nil }); err != nil {
+			mustBePlaced(t, "point", err, false)
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+	for n := range len(state) {
+		p, err := ParsePoint(state[:n])
+		if err == nil && n > 8 {
+			require.ErrorContains(t, s.cursor.Open(1, p), "a point is not in its column chunk")
 		}
 	}
 }
