@@ -24,13 +24,14 @@ type Range struct{ From, To int64 }
 
 // Selection is columns of a file that are decoded.
 type Selection struct {
-	f     *File
-	nodes []*node
+	f      *File
+	nodes  []*node
+	leaves []bool // which leaves of the file are decoded
 }
 
 // Select returns a selection of columns, which rows.Resolve has found in f.Schema.
 func (f *File) Select(columns []rows.Column) (*Selection, error) {
-	s := &Selection{f: f}
+	s := &Selection{f: f, leaves: make([]bool, len(f.leaves))}
 	for _, c := range columns {
 		nodes := f.columns
 		var n *node
@@ -45,6 +46,9 @@ func (f *File) Select(columns []rows.Column) (*Selection, error) {
 			return nil, refused(c.Name, "values of the type %s are not supported", c.Type)
 		}
 		s.nodes = append(s.nodes, n)
+		for i := n.from; i < n.to; i++ {
+			s.leaves[i] = true
+		}
 	}
 	return s, nil
 }
@@ -58,7 +62,7 @@ func unsupported(t *rows.Type) bool {
 func (s *Selection) Ranges(group int) []Range {
 	var all []Range
 	s.f.chunks(group, func(leaf int, c chunk) {
-		if c.to > c.from && s.has(leaf) {
+		if c.to > c.from && s.leaves[leaf] {
 			all = append(all, Range{c.from, c.to})
 		}
 	})
@@ -72,10 +76,6 @@ func (s *Selection) Ranges(group int) []Range {
 		}
 	}
 	return merged
-}
-
-func (s *Selection) has(leaf int) bool {
-	return slices.ContainsFunc(s.nodes, func(n *node) bool { return leaf >= n.from && leaf < n.to })
 }
 
 // Stats counts what a cursor has read.
@@ -140,7 +140,7 @@ func (c *Cursor) Open(group int, p Point) error {
 	}
 	chunks := make(map[int]chunk, len(c.leaves))
 	c.s.f.chunks(group, func(i int, k chunk) {
-		if c.s.has(i) {
+		if c.s.leaves[i] {
 			chunks[i] = k
 		}
 	})

@@ -154,3 +154,52 @@ func TestFilesThatAreNotRead(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+// Levels that no tree of values has are damage, although each of them is one of the schema.
+func TestLevelsThatContradictEachOther(t *testing.T) {
+	// A list of a list: definition level 0 is an empty outer list, 1 an empty inner one, 2 a value.
+	info := &leafInfo{phys: physInt32, width: 4, maxRep: 2, maxDef: 2, slotDef: 2, elemDefs: []uint8{1, 2}}
+	for _, c := range []struct {
+		rep, def []uint8
+		ok       bool
+	}{
+		{[]uint8{0, 2, 1, 0, 0}, []uint8{2, 2, 1, 0, 1}, true},
+		{[]uint8{0, 1}, []uint8{2, 0}, false}, // an element of the outer list that is not there
+		{[]uint8{0, 1}, []uint8{0, 2}, false}, // an element after an empty list
+		{[]uint8{0, 2}, []uint8{1, 2}, false}, // an element after an empty inner list
+		{[]uint8{0, 2}, []uint8{2, 1}, false},
+		{[]uint8{1, 0}, []uint8{2, 2}, false}, // it begins inside of a row
+	} {
+		l := &leaf{leafInfo: info, n: len(c.rep), rep: c.rep, def: c.def, mem: &memory{most: 1000}}
+		l.whole = bytes.Count(c.def, []byte{2}) == len(c.def)
+		err := l.checkLevels(0, pageHeader{})
+		require.Equal(t, c.ok, err == nil, "%v: %v", c, err)
+	}
+}
+
+// A value can't have more in common with the one before it than that one has.
+func TestPrefixesAreChecked(t *testing.T) {
+	w := &fileWriter{draw: rand.New(rand.NewPCG(1, 1))}
+	for prefix, ok := range map[int64]bool{2: true, 3: false, -1: false} {
+		b := w.deltas(nil, []int64{0, prefix}, true)
+		b = append(w.deltas(b, []int64{2, 1}, true), "abc"...)
+		l := &leaf{leafInfo: &leafInfo{phys: physBytes}, mem: &memory{most: 1000}}
+		err := l.decodeValues(encDeltaBytes, b, 2)
+		require.Equal(t, ok, err == nil, "%v", err)
+		if ok {
+			require.Equal(t, "ababc", string(l.val.bytes))
+		}
+	}
+}
+
+// A size that no bytes can decode to is found before memory is taken.
+func TestSizesThatAreNotPossible(t *testing.T) {
+	for _, c := range []codec{codecSnappy, codecGzip, codecZstd, codecLZ4, codecLZ4Raw} {
+		mem := &memory{most: 1 << 30}
+		l := &leaf{leafInfo: &leafInfo{phys: physBytes}, mem: mem, c: chunk{codec: c}}
+		var buf []byte
+		_, err := l.expand(&buf, make([]byte, 100), 1<<29)
+		require.ErrorContains(t, err, "can't decompress to")
+		require.Zero(t, mem.used)
+	}
+}
