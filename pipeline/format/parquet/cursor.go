@@ -101,7 +101,7 @@ type Cursor struct {
 var _ rows.Cursor = (*Cursor)(nil)
 
 // minBlock is the least that is read of a column chunk at a time.
-const minBlock = 16 << 10
+const minBlock = 4 << 10
 
 // NewCursor returns a cursor that reads from raw, which may be the file or only the selection's
 // ranges of it. It has no rows before Open.
