@@ -37,6 +37,6 @@
 //
 // # Why it is not a library
 //
-// parquet-go's packages for Thrift and encodings panic, or allocate gigabytes, on damaged input of
+// parquet-go's packages for encodings panic, or allocate gigabytes, on damaged input of less than
 // 200 bytes; its own readers and arrow-go's do too, and can't start in the middle of a column chunk.
 package parquet
