@@ -255,6 +255,7 @@
 //	pipeline/format/fixed                 records of one size
 //	pipeline/format/lc0                   frames of Leela Chess Zero games
 //	pipeline/format/zarr                  crops of Zarr arrays
+//	pipeline/format/tables                Parquet: rows as records of lines, tar or npy
 //	pipeline/format/parquet               columns of Parquet files, decoded to vectors of rows
 //	pipeline/format/gzip                  gzip, member by member
 //	pipeline/format/inflate               DEFLATE

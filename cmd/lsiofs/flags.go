@@ -52,7 +52,12 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "header-bytes", "format fixed: size of the header before the first record in bytes", &s.Format.HeaderBytes)
 	enumFlag(c, "remainder", "format fixed: treat an incomplete record at the end of a shard as corruption, or drop it", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
 	d.flags.BoolVar(&s.Format.Lc0Check, "lc0-check", s.Format.Lc0Check, "format lc0: check the contents of every frame, and treat impossible ones as damaged")
-	d.flags.Var(asValue{&s.Format.As}, "as", "`type` of the streams' data. Format lc0: tensors, an array with one row per frame; tensors:u1 (the same), tensors:f2 or tensors:f4 set the type of the planes. Format zarr: float32, scaled by the arrays' attributes")
+	d.flags.Var(asValue{&s.Format.As}, "as", "`type` of the streams' data. Format lc0: tensors, an array with one row per frame; tensors:u1 (the same), tensors:f2 or tensors:f4 set the type of the planes. Format zarr: float32, scaled by the arrays' attributes. Format parquet: jsonl, tar or npy (default: tar if a column has binary values, such as images; else jsonl)")
+	d.flags.StringVar(&s.Format.Rows.Columns, "columns", s.Format.Rows.Columns, "format parquet: `columns` to read, in this order, separated by commas; NAME=PATH renames one, * is all others: --columns jpg=image,txt=caption")
+	d.flags.StringVar(&s.Format.Rows.Pack, "pack", s.Format.Rows.Pack, "format parquet: make records of `L` tokens out of a column of lists; L+1 adds the next record's first token to each")
+	d.flags.StringVar(&s.Format.Rows.EOS, "eos", s.Format.Rows.EOS, "with --pack: `token` that follows each list")
+	d.flags.StringVar(&s.Format.Rows.Dtype, "dtype", s.Format.Rows.Dtype, "with --pack: `type` of the tokens, u2, u4, i4 or i8 (default: that of the column)")
+	d.flags.Var(cutValue{&s.Format.Rows.Groups}, "cut", "format parquet: where chunks may begin: at `rows`, or only at groups (row groups), which takes less decoding and mixes worse")
 	enumFlag(c, "on-corrupt", "on damaged data: fail, or skip what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
 	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "seed of the shuffle")

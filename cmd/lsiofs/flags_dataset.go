@@ -196,6 +196,26 @@ func (v excludeValue) Set(s string) error {
 
 func (v excludeValue) Type() string { return "pattern" }
 
+// cutValue is the value of --cut: rows, or groups.
+type cutValue struct{ groups *bool }
+
+func (v cutValue) String() string {
+	if v.groups != nil && *v.groups {
+		return "groups"
+	}
+	return "rows"
+}
+
+func (v cutValue) Set(text string) error {
+	if text != "rows" && text != "groups" {
+		return fmt.Errorf("must be rows or groups")
+	}
+	*v.groups = text == "groups"
+	return nil
+}
+
+func (v cutValue) Type() string { return "place" }
+
 // asValue is the value of --as.
 type asValue struct{ p *spec.As }
 

@@ -22,7 +22,7 @@ var flagGroups = []struct {
 	name  string
 	flags []string
 }{
-	{"Data", []string{"format", "split", "split-by", "split-seed", "sample", "sample-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "as", "max-record"}},
+	{"Data", []string{"format", "columns", "split", "split-by", "split-seed", "sample", "sample-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "as", "pack", "eos", "dtype", "cut", "max-record"}},
 	{"Crops", []string{"crop", "stride", "step", "jitter", "select", "wrap", "edge", "crops", "stack", "scale", "offset", "missing"}},
 	{"Growing", []string{"grow", "run", "window", "newest", "min-new", "settle", "poll", "hold", "snapshot"}},
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/bits"
 	"sort"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
@@ -101,11 +102,30 @@ func (c *Catalog) Shards() int { return int(c.image.Shards()) }
 func (c *Catalog) Shard(i int) Shard {
 	n := uint64(i)
 	h := c.image.Blob(n).Header()
+	o := c.image.Object(n)
 	return Shard{
-		Object: c.image.Object(n), Codec: formats.NumberedCodec(c.image.Codec(n)),
+		Object: o, Codec: c.codec(c.image.Codec(n), o.Path),
 		First: c.image.Start(n), Records: h.Records, DecodedBytes: h.DecodedBytes,
 		EntryPoints: h.EntryPoints, Members: h.Members, Points: h.Points, DecoderBytes: h.DecoderBytes, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
 	}
+}
+
+// codec returns the codec of a shard with that number and path.
+func (c *Catalog) codec(number uint32, path string) format.Codec {
+	codec := formats.NumberedCodec(number)
+	own, ok := c.unpacker.(format.Coded)
+	if _, ranges := codec.(format.RangeCodec); !ranges || !ok {
+		return codec
+	}
+	if c.union != nil { // the path in the source's dataset
+		_, path, _ = strings.Cut(path, "/")
+	}
+	return own.Codec(path, nil)
+}
+
+// RecordsBefore returns how many records of a shard begin before a byte of the decoded shard.
+func (c *Catalog) RecordsBefore(shard int, decodedBytes int64) uint64 {
+	return c.image.Blob(uint64(shard)).RecordsBefore(decodedBytes)
 }
 
 // Part returns the part that contains a byte of the decoded shard. The shard must be made of parts.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/tables"
 	"github.com/lsiofs/lsiofs/pipeline/format/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -73,6 +74,8 @@ func formatWords(f spec.Format) string {
 		return "npy " + f.ArrayNames()
 	case f.Name == "fixed":
 		return fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
+	case f.Name == "parquet":
+		return tables.Text(f)
 	}
 	return f.Name
 }
@@ -88,6 +91,8 @@ func formatLine(f spec.Format) string {
 		return fmt.Sprintf("npy %q", f.Arrays)
 	case f.Name == "zarr":
 		return fmt.Sprintf("zarr %+v", f.Zarr)
+	case f.Name == "parquet":
+		return tables.Text(f)
 	case f.Lc0Check:
 		return f.Name + " check"
 	}

@@ -103,6 +103,9 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 // not read again; if the shard is read in one portion, so do all its bytes.
 func (r *shardReader) codec(f format.Format, c discover.Shard) (format.Codec, error) {
 	size := min(r.object.SizeBytes, formats.CodecHeadBytes)
+	if _, ranges := c.Codec.(format.RangeCodec); ranges {
+		return c.Codec, nil
+	}
 	if size == 0 || r.outline != nil || !format.ToldByBytes(f) {
 		return c.Codec, nil
 	}

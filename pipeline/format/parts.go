@@ -25,6 +25,7 @@ type Parts struct {
 	part    partState
 	members []Member
 	losses  Losses
+	memory  int64 // the largest of the decoder, at the parts' ends
 }
 
 // PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
@@ -44,15 +45,46 @@ type PartDecoder interface {
 	PartName() string
 }
 
-// OwnCodecs is implemented by formats whose shards can't be recognized, or decoded, by the
-// extensions of their names alone.
-type OwnCodecs interface {
+// RangeCodec is implemented by part codecs whose parts are decoded from several ranges of the file:
+// row groups of Parquet, whose columns lie apart. Such a codec belongs to one shard: what it decodes
+// to depends on the format's parameters and on the shard's path.
+//
+// The RawBytes of a part only distinguish it from the shard's other parts, and are ascending. No
+// checksum is verified at a part's end.
+type RangeCodec interface {
+	PartCodec
+	// Decoding describes on what the decoded bytes depend besides the file's: two codecs with the
+	// same text decode equal files to equal bytes.
+	Decoding() string
+	// EveryRecord reports whether every record is an entry point, wherever decoding can start.
+	EveryRecord() bool
+	// NewRangeDecoder returns a decoder of raw, a file of sizeBytes. Its first Next moves to the
+	// part at start. It reads when it is used, from the goroutine that uses it.
+	NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start RangeStart) PartDecoder
+}
+
+// RangeStart is where a decoder of a RangeCodec begins. The zero value is the shard's beginning.
+type RangeStart struct {
+	// RawBytes is that of the part.
+	RawBytes int64
+	// Records is the number of records of the shard before it.
+	Records int64
+}
+
+// Coded is implemented by formats that choose the codecs of their shards.
+type Coded interface {
 	Format
-	// Takes reports whether a shard may have this name.
-	Takes(path string) bool
 	// Codec returns the codec of a shard with this name. byEnding is the codec that the name's
 	// extension indicates, or nil.
 	Codec(path string, byEnding Codec) Codec
+}
+
+// OwnCodecs is implemented by formats whose shards can't be recognized, or decoded, by the
+// extensions of their names alone.
+type OwnCodecs interface {
+	Coded
+	// Takes reports whether a shard may have this name.
+	Takes(path string) bool
 	// SniffRaw reports whether a file is a shard of this format although its name indicates another
 	// one. Errors are read errors.
 	SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error)
@@ -107,7 +139,7 @@ func CountReason(list []Reason, text string, count uint64) []Reason {
 // scanParts is the index pass over a shard that is made of parts. It needs no second pass: formats
 // emit the records of a part only after reading its end.
 func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) {
-	d, err := codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
+	d, every, err := s.openParts(codec)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -125,7 +157,32 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 		placed.OffsetBytes, placed.Record = src.base, s.records
 		damage = &placed
 	}
-	return Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, Losses: src.losses, Damage: damage}, nil
+	sum := Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, EveryRecord: every, Losses: src.losses, Damage: damage}
+	if _, ranges := codec.(RangeCodec); ranges {
+		sum.DecoderBytes = src.memory
+	}
+	return sum, nil
+}
+
+// openParts opens the decoder. every is whether all records are entry points.
+func (s *scan) openParts(codec PartCodec) (d PartDecoder, every bool, err error) {
+	if r, ok := codec.(RangeCodec); ok {
+		return r.NewRangeDecoder(exactReaderAt{s.raw}, s.size, RangeStart{}), r.EveryRecord(), nil
+	}
+	d, err = codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
+	return d, false, err
+}
+
+// exactReaderAt reads a file whose reader asks for no bytes after its end. An earlier end is not
+// damage: the file has changed.
+type exactReaderAt struct{ raw io.ReaderAt }
+
+func (e exactReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := e.raw.ReadAt(p, off)
+	if n < len(p) {
+		return n, shortRead(off, len(p), n, err)
+	}
+	return n, nil
 }
 
 // partBufferBytes is how much of a part is decoded at a time: some tens of frames.
@@ -163,6 +220,7 @@ func (s *Parts) NextPart() error {
 		}
 		s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
 		s.base += s.size
+		s.memory = max(s.memory, s.decoder.MemoryBytes())
 		if err := boundMembers(len(s.members), s.base); err != nil {
 			return err
 		}
@@ -181,6 +239,9 @@ func (s *Parts) leave(to partState) {
 	s.part, s.size = to, 0
 	s.endWith(io.EOF)
 }
+
+// Decoder returns the decoder of the parts, which must not be read or moved.
+func (s *Parts) Decoder() PartDecoder { return s.decoder }
 
 func (s *Parts) OffsetBytes() int64 { return s.base + s.size - s.sizeBytes() }
 

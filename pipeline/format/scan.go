@@ -27,7 +27,7 @@ type Summary struct {
 	// multiple of it, apart from each other and from their members' first bytes.
 	Points []Point
 	// DecoderBytes is approximately the largest memory of a decoder of the shard; 0 if it is not
-	// compressed, or made of parts.
+	// compressed, or made of parts that are not those of a RangeCodec.
 	DecoderBytes int64
 	// Kind is the kind of the shard's records if the format is Uniform, else "".
 	Kind string
@@ -37,6 +37,9 @@ type Summary struct {
 	// Losses is what was left out without ending the pass.
 	Parts  bool
 	Losses Losses
+	// EveryRecord means that every record is an entry point, not only those with which members
+	// begin.
+	EveryRecord bool
 }
 
 // Lost returns everything that was left out: the losses, and the damage that ended the pass.

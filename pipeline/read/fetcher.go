@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/lsiofs/lsiofs/pipeline/diskcache"
+	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/read/budget"
 	"github.com/lsiofs/lsiofs/pipeline/read/choose"
 	"github.com/lsiofs/lsiofs/pipeline/read/chunkmap"
@@ -235,6 +236,9 @@ func (s *Survey) keptShards(c *Choice) KeptShards {
 func (s *Survey) decoding(shard int) (raw storage.Object, how string) {
 	x := s.o.Index.Shard(shard)
 	how = x.Codec.Name() + "/1"
+	if r, ok := x.Codec.(format.RangeCodec); ok {
+		how = r.Decoding() + "/1"
+	}
 	if !x.Parts {
 		return x.Object, how
 	}

@@ -365,6 +365,15 @@ const (
 // the records themselves, not only their form in streams.
 const AsFloat32 As = "float32"
 
+// How rows of tables are presented.
+const (
+	AsJSONL As = "jsonl"
+	AsTar   As = "tar"
+	AsNPY   As = "npy"
+)
+
+var asRows = []As{AsJSONL, AsTar, AsNPY}
+
 var asTensors = []As{AsTensorsU1, AsTensorsF2, AsTensorsF4}
 
 // Element returns the type of the planes' elements, "u1", "f2" or "f4"; "" if there is none.
@@ -383,14 +392,27 @@ func ParseAs(text string) (As, error) {
 	return a, a.check()
 }
 
+// Format returns the name of the format that has streams of this form; "" for none.
+func (a As) Format() string {
+	switch {
+	case slices.Contains(asRows, a):
+		return "parquet"
+	case slices.Contains(asTensors, a):
+		return "lc0"
+	case a == AsFloat32:
+		return "zarr"
+	}
+	return ""
+}
+
 func (a As) check() error {
 	switch {
-	case a == "" || a == AsFloat32 || slices.Contains(asTensors, a):
+	case a == "" || a == AsFloat32 || slices.Contains(asTensors, a) || slices.Contains(asRows, a):
 		return nil
 	case strings.HasPrefix(string(a), "tensors:"):
 		return fmt.Errorf("--as %s: the elements of planes are of type u1, f2 or f4, as in tensors:f2", a)
 	}
-	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4 (format lc0), or of float32 (format zarr); without --as they are of the records' bytes", string(a))
+	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4 (format lc0), of float32 (format zarr), or of jsonl, tar or npy (format parquet); without --as they are of the records' bytes", string(a))
 }
 
 func (f Format) validateAs(p *problems) {
@@ -401,8 +423,11 @@ func (f Format) validateAs(p *problems) {
 		p.addf("--as %s needs --format zarr, not %q", f.As, f.Name)
 		return
 	}
-	if f.As != "" && f.Name != "lc0" && f.Name != "auto" {
-		p.addf("--as %s needs --format lc0, not %q", f.As, f.Name)
+	if needs := f.As.Format(); f.As != "" && f.Name != needs && f.Name != "auto" {
+		p.addf("--as %s needs --format %s, not %q", f.As, needs, f.Name)
+	}
+	if f.Rows != (Rows{}) && f.Name != "parquet" && f.Name != "auto" {
+		p.addf("--columns, --pack, --eos, --dtype and --cut need --format parquet, not %q", f.Name)
 	}
 	if f.As != "" && len(f.Arrays) > 0 {
 		p.addf("--as %s and --array can't be combined: leave one of them out", f.As)

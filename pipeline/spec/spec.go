@@ -114,6 +114,18 @@ type Format struct {
 	Arrays []Array
 	// Zarr selects the crops of arrays that are the records of format zarr.
 	Zarr Zarr
+	// Rows selects what is read of tables (format parquet).
+	Rows Rows `json:",omitzero"`
+}
+
+// Rows is how rows of tables become records, in the notation of the flags; "" if a flag was not
+// given.
+type Rows struct {
+	Columns string // items separated by commas: PATH, NAME=PATH, *
+	Pack    string // L or L+1 tokens in a record
+	EOS     string // the token after each list
+	Dtype   string // of the tokens: u2, u4, i4, i8
+	Groups  bool   // only the first row of each row group is an entry point
 }
 
 // WithDefaults fills in omitted settings: for fixed the stride and the handling of a remainder.
@@ -440,7 +452,6 @@ const eachTo = `for f in glob.glob("**/*.%s", recursive=True): %s`
 
 // unsupported has the conversion programs according to the documentation of their libraries.
 var unsupported = []Unsupported{
-	{"parquet", "Parquet", [2]string{"import glob, pandas", fmt.Sprintf(eachTo, "parquet", `pandas.read_parquet(f).to_json(f + ".jsonl", orient="records", lines=True)`)}},
 	{"arrow", "Arrow", [2]string{"import datasets, glob", fmt.Sprintf(eachTo, "arrow", `datasets.Dataset.from_file(f).to_json(f + ".jsonl")`)}},
 	{"feather", "Feather", [2]string{"import glob, pandas", fmt.Sprintf(eachTo, "feather", `pandas.read_feather(f).to_json(f + ".jsonl", orient="records", lines=True)`)}},
 	{"mds", "MosaicML's MDS", [2]string{`import json, streaming; d = streaming.LocalDataset(".")`, `with open("all.jsonl", "w") as f: f.writelines(json.dumps(d[i]) + "\n" for i in range(len(d)))`}},

@@ -155,7 +155,7 @@ func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judge
 // AsShard returns a file as a shard of format f.
 func AsShard(f format.Format, o storage.Object) Shard {
 	s := Shard{Object: o, Codec: formats.ParseName(o.Path).Codec}
-	if own, ok := f.(format.OwnCodecs); ok {
+	if own, ok := f.(format.Coded); ok {
 		s.Codec = own.Codec(o.Path, s.Codec)
 	}
 	return s

@@ -88,10 +88,54 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 		f.AssumeAlike = false
 		d, err = f.found(ctx, asFiles(objects))
 	}
+	if err == nil {
+		err = f.resolve(ctx, &d)
+	}
 	if err != nil {
 		return Found{}, err
 	}
 	return d, f.refuseTwice(d.Shards)
+}
+
+// resolve completes the parameters of a format that depend on the first shard.
+func (f *finder) resolve(ctx context.Context, d *Found) (err error) {
+	first := d.Shards[0].Object
+	if !formats.Unresolved(d.Format) {
+		return nil
+	}
+	reader := storage.NewReader(ctx, f.Reads, first, 0)
+	defer reader.Close()
+	watched := &watchedReaderAt{raw: reader}
+	resolved, err := formats.Resolve(d.Format, watched, first.SizeBytes)
+	switch {
+	case watched.err != nil:
+		return Unread(first.Path, watched.err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", first.Path, err)
+	}
+	if d.Unpacker, err = formats.New(resolved); err != nil {
+		return err
+	}
+	d.Format = resolved
+	d.StreamExtension = d.Unpacker.StreamExtension(Stem(first.Path))
+	for i := range d.Shards {
+		d.Shards[i] = AsShard(d.Unpacker, d.Shards[i].Object)
+	}
+	return nil
+}
+
+// watchedReaderAt remembers a failed read, so that it is not mistaken for a damaged file.
+type watchedReaderAt struct {
+	raw io.ReaderAt
+	err error
+}
+
+func (w *watchedReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := w.raw.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
 }
 
 // finder is one run of Shards.
@@ -187,8 +231,11 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if format.Lc0Check && format.Name != "lc0" {
 		return Found{}, fmt.Errorf("%s holds shards of format %s: --lc0-check is for format lc0 only", &f.Target, format.Name)
 	}
-	if format.As != "" && format.Name != "lc0" {
-		return Found{}, fmt.Errorf("%s holds shards of format %s: --as %s is for format lc0 only", &f.Target, format.Name, format.As)
+	if format.As != "" && format.Name != format.As.Format() {
+		return Found{}, fmt.Errorf("%s holds shards of format %s: --as %s is for format %s only", &f.Target, format.Name, format.As, format.As.Format())
+	}
+	if format.Rows != (spec.Rows{}) && format.Name != "parquet" {
+		return Found{}, fmt.Errorf("%s holds shards of format %s: --columns, --pack, --eos, --dtype and --cut are for format parquet only", &f.Target, format.Name)
 	}
 	unpacker, err := formats.New(format)
 	if err != nil {
@@ -206,7 +253,7 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 // result returns the Found for a decision.
 func (f *finder) result(formatName spec.Format, unpacker format.Format, files []file, d decision) Found {
 	r := Found{Format: formatName, Unpacker: unpacker}
-	own, owns := unpacker.(format.OwnCodecs)
+	own, owns := unpacker.(format.Coded)
 	taken := 0
 	for i := range files {
 		if d.taken[i] {

@@ -283,6 +283,21 @@ func (b Blob) Part(decodedBytes int64) (begin, end format.Entry) {
 	return begin, end
 }
 
+// RecordsBefore returns how many records begin before a byte of the decoded shard.
+func (b Blob) RecordsBefore(decodedBytes int64) uint64 {
+	n := b.records()
+	after := sort.Search(int(blockCount(n)), func(i int) bool {
+		k := b.block(uint64(i), n)
+		return k.offsetBytes >= decodedBytes
+	})
+	if after == 0 {
+		return 0
+	}
+	k := b.block(uint64(after-1), n)
+	place := sort.Search(int(k.Records), func(i int) bool { return k.Offset(uint64(i)) >= decodedBytes })
+	return uint64(after-1)<<blockShift + uint64(place)
+}
+
 // Kind returns how a uniform format describes the shard's records.
 func (b Blob) Kind() []byte {
 	h := b.Header()

@@ -164,7 +164,12 @@ func (p *Packer) Finish(s format.Summary) (Blob, error) {
 	copy(b[l.kind:], s.Kind)
 	if p.compressed {
 		b.putPoints(&l, s.Points)
-		n := markEntries(b, &l, h)
+		n := h.Records
+		if s.EveryRecord {
+			markAll(b, &l, h)
+		} else {
+			n = markEntries(b, &l, h)
+		}
 		binary.LittleEndian.PutUint64(b[24:], n)
 	}
 	if err := b.check(); err != nil {
@@ -195,6 +200,17 @@ func (p *Packer) assemble(members []format.Member, damage []byte) (Blob, layout)
 	copy(b[l.damage:], damage)
 	copy(b[l.data:], p.data)
 	return b, l
+}
+
+// markAll sets the bits of all records.
+func markAll(b Blob, l *layout, h *Header) {
+	for o := uint64(0); o < h.Records; o += 64 {
+		w := ^uint64(0)
+		if left := h.Records - o; left < 64 {
+			w = 1<<left - 1
+		}
+		binary.LittleEndian.PutUint64(b[l.entries+o>>3:], w)
+	}
 }
 
 // markEntries sets the bit of the first record, and of each record that begins where a member does,

@@ -7,6 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/format/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/format/tables"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/format/zstd"
@@ -28,6 +29,7 @@ var codecs = [...]struct {
 	{lz4.Codec{}, "lz4", []ending{{".lz4", ""}}},
 	{lc0.Game{}, "lc0 game", nil},
 	{lc0.Tar{}, "lc0 tar", nil},
+	{&tables.Codec{}, "parquet", nil},
 }
 
 // ending is a file name ending that implies a codec; left replaces it when it is removed. No ending
@@ -47,8 +49,9 @@ func Codecs() (list []format.Codec) {
 // CodecNumber returns the number of a codec in stored indexes. It is 0 for nil, and for a codec
 // that is not one of lsiofs's.
 func CodecNumber(c format.Codec) uint32 {
+	_, ranges := c.(format.RangeCodec) // of which each shard has one of its own
 	for i := range codecs {
-		if codecs[i].codec == c {
+		if codecs[i].codec == c || ranges && codecs[i].name == c.Name() {
 			return uint32(i) + 1
 		}
 	}
@@ -112,7 +115,7 @@ const CodecHeadBytes = 4 << 10
 // all of it.
 func CodecOf(f format.Format, path string, head []byte) format.Codec {
 	named := ParseName(path).Codec
-	if own, ok := f.(format.OwnCodecs); ok {
+	if own, ok := f.(format.Coded); ok {
 		return own.Codec(path, named)
 	}
 	if OfDirectories(f.Name()) {

@@ -11,12 +11,14 @@
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
 //	files     directories, requested        files with one key        POSIX.1-2017 pax         nothing: contents are not read
 //	zarr      directories, requested        a crop of arrays          Zarr v3, v2; blosc 1     documents, indexes of shards
+//	parquet   .parquet .parq .pq            a row                     parquet-format 2         everything; pages' checksums if present
 //
 //	codec     shards                        decoding starts at        specification            checked when decoding
 //	gzip      .gz .gzip .tgz                members                   RFC 1952                 crc32 and size
 //	zstd      .zst .zstd .tzst              frames                    RFC 8878                 xxh64 if present
 //	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 if present
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
+//	parquet   the format's                  row groups                parquet-format 2         sizes, levels, indexes, crc32 if present
 //
 // pipeline/format/RECORDS.md and the pages that it lists are the specification of all of them.
 //
@@ -27,6 +29,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +39,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/format/lines"
 	"github.com/lsiofs/lsiofs/pipeline/format/npy"
+	"github.com/lsiofs/lsiofs/pipeline/format/tables"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/format/zarr"
@@ -63,6 +67,9 @@ type entry struct {
 	checked string
 	// new returns the format with the parameters of a spec.
 	new func(spec.Format) (format.Format, error)
+	// resolve, if not nil, completes the parameters of a spec from the first shard of a dataset,
+	// unless its As is set.
+	resolve func(f spec.Format, raw io.ReaderAt, sizeBytes int64) (spec.Format, error)
 }
 
 // all are in the order in which messages and help list them.
@@ -117,6 +124,12 @@ var all = []entry{
 		checked: "that each object can be read and each chunk decoded, and checksums where arrays have them",
 		new:     func(spec.Format) (format.Format, error) { return zarr.Format{}, nil },
 	},
+	{
+		name: "parquet", extensions: []string{".parquet", ".parq", ".pq"}, content: 5,
+		checked: "that pages, levels and dictionaries agree with each other and with the footer, and pages' checksums if they have any",
+		new:     tables.New,
+		resolve: tables.Resolve,
+	},
 }
 
 // find returns a format's line in the table, or nil.
@@ -148,6 +161,17 @@ func New(f spec.Format) (format.Format, error) {
 		return e.new(f)
 	}
 	return nil, fmt.Errorf("--format %q is not known: formats are %s", f.Name, strings.Join(Names(), ", "))
+}
+
+// Unresolved reports whether parameters of a format depend on the first shard of the dataset.
+func Unresolved(f spec.Format) bool {
+	e := find(f.Name)
+	return e != nil && e.resolve != nil && f.As == ""
+}
+
+// Resolve completes the parameters of an Unresolved format from the first shard, of sizeBytes.
+func Resolve(f spec.Format, raw io.ReaderAt, sizeBytes int64) (spec.Format, error) {
+	return find(f.Name).resolve(f, raw, sizeBytes)
 }
 
 // Validate reports every problem of a spec at once: those of spec.Spec.Validate, and a format that

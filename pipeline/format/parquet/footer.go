@@ -327,6 +327,17 @@ func (f *File) GroupRows(group int) (first, rows int64) {
 	return f.groups[group].first, f.groups[group].rows
 }
 
+// GroupOffset returns the offset in the file of the first of a row group's pages, 0 if it has none.
+func (f *File) GroupOffset(group int) int64 {
+	first := int64(-1)
+	f.chunks(group, func(_ int, c chunk) {
+		if c.to > c.from && (first < 0 || c.from < first) {
+			first = c.from
+		}
+	})
+	return max(first, 0)
+}
+
 // MemoryBytes returns approximately how much memory the file's description takes.
 func (f *File) MemoryBytes() int64 {
 	return int64(len(f.footer)) + 40*int64(len(f.groups)) + 300*int64(len(f.leaves))

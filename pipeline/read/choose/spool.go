@@ -191,7 +191,11 @@ func (e *entering) enough(s *Shard) bool {
 	if s.Parts {
 		near = max(near, e.partBytes)
 	}
-	if part := decoded / float64(max(s.EntryPoints, 1)); part <= near {
+	entries := s.EntryPoints
+	if s.Parts && s.Members > 0 {
+		entries = min(entries, s.Members) // every row of a table is an entry point, wherever decoding can start
+	}
+	if part := decoded / float64(max(entries, 1)); part <= near {
 		// The shard was written with entry points at records, for reading from there; and for a
 		// full shuffle a spool would have to hold everything.
 		return e.lostAgain(part, record) <= e.mostAgain()

@@ -30,6 +30,8 @@ type Index interface {
 	NextPoint(shard int, decodedBytes int64) (format.Point, bool)
 	// Part returns the part that an offset is in, of a shard that consists of parts.
 	Part(shard int, decodedBytes int64) catalog.Part
+	// RecordsBefore returns how many records of a shard begin before an offset.
+	RecordsBefore(shard int, decodedBytes int64) uint64
 }
 
 var _ Index = (*catalog.Catalog)(nil)

@@ -19,6 +19,7 @@ type Decoder struct {
 	set     *Set
 	shard   int
 	parts   bool  // the shard consists of parts, which begin at the offsets in the index
+	ranges  bool  // its codec is a format.RangeCodec
 	decoded int64 // size of the decoded shard
 	entry   format.Entry
 	raw     *rawReader
@@ -72,6 +73,7 @@ func (s *Set) newDecoder(shard int, entry format.Entry, own int64) *Decoder {
 		}
 	}
 	d.raw = newRawReader(s, x, entry.RawBytes, &d.clock, &d.ledger)
+	_, d.ranges = x.Codec.(format.RangeCodec)
 	return d
 }
 
@@ -112,6 +114,10 @@ func (d *Decoder) open() error {
 func (d *Decoder) newDecoder() (format.Decoder, error) {
 	index := d.set.o.Index
 	codec := index.Shard(d.shard).Codec
+	if r, ok := codec.(format.RangeCodec); ok {
+		start := format.RangeStart{RawBytes: d.entry.RawBytes, Records: int64(index.RecordsBefore(d.shard, d.entry.DecodedBytes))}
+		return r.NewRangeDecoder(d.raw, d.raw.object.SizeBytes, start), nil
+	}
 	if d.entry.Point == 0 {
 		return codec.NewDecoder(d.raw, d.entry.RawBytes)
 	}
@@ -161,7 +167,7 @@ func (d *Decoder) checkEnd(l *Load) error {
 	}
 	end := entry.DecodedBytes
 	if d.parts { // the bytes after the part are not needed for this
-		if d.member && end >= d.partEnd {
+		if !d.ranges && d.member && end >= d.partEnd {
 			return d.skip(d.partEnd)
 		}
 		return nil

@@ -113,6 +113,39 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// ReadAt implements io.ReaderAt, for decoders that read ranges. While it waits, it releases the core
+// that its caller holds.
+func (r *rawReader) ReadAt(p []byte, off int64) (int, error) {
+	n := min(int64(len(p)), r.object.SizeBytes-off)
+	switch {
+	case r.err != nil:
+		return 0, r.err
+	case n <= 0:
+		return 0, io.EOF
+	}
+	came, running, reading := make(chan error, 1), &r.set.goroutines, &r.set.o.Meter.Reading
+	running.Add(1)
+	r.set.o.SubmitRaw([]*storage.Read{{Object: r.object, OffsetBytes: off, Buf: p[:n], Done: func(err error) {
+		reading.End()
+		came <- err
+		running.Done()
+	}}})
+	wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.set.o, r.first)
+	r.set.GiveCore()
+	err := <-came
+	r.waits.End(wait, meter.Now())
+	r.set.TakeCore()
+	r.got.Store(r.set.now())
+	if err == nil && int(n) < len(p) {
+		err = io.EOF
+	}
+	if err != nil && err != io.EOF {
+		r.err = err
+		return 0, err
+	}
+	return int(n), err
+}
+
 // take waits until there are bytes in cur. Its error is io.EOF at the end of the shard.
 func (r *rawReader) take() error {
 	if r.err != nil {

@@ -272,7 +272,7 @@ func (s *Set) remove(d *Decoder) {
 		d.dec = nil
 	}
 	d.raw.release()
-	if !d.parts { // decoders of parts are small, and their buffers are reused
+	if !d.parts || d.ranges { // decoders of other parts are small, and their buffers are reused
 		s.leave(d.held)
 	}
 	s.hold(d, 0)

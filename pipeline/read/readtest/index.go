@@ -67,6 +67,15 @@ func (x *Index) NextPoint(shard int, decodedBytes int64) (format.Point, bool) {
 
 func (x *Index) Part(int, int64) catalog.Part { panic("no shard is made of parts") }
 
+func (x *Index) RecordsBefore(shard int, decodedBytes int64) (n uint64) {
+	for _, e := range x.ExtentTable {
+		if e.Shard == shard && e.OffsetBytes < decodedBytes {
+			n++
+		}
+	}
+	return n
+}
+
 // crcFormat is a format whose records end with their CRC.
 type crcFormat struct{ format.Format }
 
