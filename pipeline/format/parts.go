@@ -26,6 +26,7 @@ type Parts struct {
 	members []Member
 	losses  Losses
 	memory  int64 // the largest of the decoder, at the parts' ends
+	ranges  bool  // of a RangeCodec
 }
 
 // PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
@@ -147,6 +148,7 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 	buffer := partBuffers.Get().(*[]byte)
 	defer partBuffers.Put(buffer)
 	src := newPartSource(d, *buffer)
+	_, src.ranges = codec.(RangeCodec)
 	kind, err := s.index(ctx, src)
 	damage, err := splitDamage(err)
 	if err != nil {
@@ -158,7 +160,7 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 		damage = &placed
 	}
 	sum := Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, EveryRecord: every, Losses: src.losses, Damage: damage}
-	if _, ranges := codec.(RangeCodec); ranges {
+	if src.ranges {
 		sum.DecoderBytes = src.memory
 	}
 	return sum, nil
@@ -218,7 +220,9 @@ func (s *Parts) NextPart() error {
 		if s.err != io.EOF {
 			return errPartUnread
 		}
-		s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
+		if s.size > 0 || !s.ranges { // decoding never begins at an empty one
+			s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
+		}
 		s.base += s.size
 		s.memory = max(s.memory, s.decoder.MemoryBytes())
 		if err := boundMembers(len(s.members), s.base); err != nil {
