@@ -27,6 +27,7 @@ type Parts struct {
 	losses  Losses
 	memory  int64 // the largest of the decoder, at the parts' ends
 	ranges  bool  // of a RangeCodec
+	points  points
 }
 
 // PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
@@ -61,13 +62,23 @@ type RangeCodec interface {
 	EveryRecord() bool
 	// NewRangeDecoder returns a decoder of raw, a file of sizeBytes. Its first Next moves to the
 	// part at start. It reads when it is used, from the goroutine that uses it.
-	NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start RangeStart) PartDecoder
+	NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start RangeStart) RangeDecoder
+}
+
+// RangeDecoder is a decoder of a RangeCodec.
+type RangeDecoder interface {
+	PartDecoder
+	// NotePoints is that of PointDecoder. Points are between records. Their RawBits are only
+	// ascending, between those of their part and the next one.
+	NotePoints(leastBytes int64, note func(Point) (leastBytes int64))
 }
 
 // RangeStart is where a decoder of a RangeCodec begins. The zero value is the shard's beginning.
 type RangeStart struct {
 	// RawBytes is that of the part.
 	RawBytes int64
+	// State is that of a point in the part; nil for the part's beginning.
+	State []byte
 	// Records is the number of records of the shard before it.
 	Records int64
 }
@@ -140,7 +151,7 @@ func CountReason(list []Reason, text string, count uint64) []Reason {
 // scanParts is the index pass over a shard that is made of parts. It needs no second pass: formats
 // emit the records of a part only after reading its end.
 func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) {
-	d, every, err := s.openParts(codec)
+	d, err := s.openParts(codec)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -148,7 +159,10 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 	buffer := partBuffers.Get().(*[]byte)
 	defer partBuffers.Put(buffer)
 	src := newPartSource(d, *buffer)
-	_, src.ranges = codec.(RangeCodec)
+	ranges, _ := codec.(RangeCodec)
+	if src.ranges = ranges != nil; src.ranges {
+		src.notePoints(d.(RangeDecoder))
+	}
 	kind, err := s.index(ctx, src)
 	damage, err := splitDamage(err)
 	if err != nil {
@@ -159,20 +173,41 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 		placed.OffsetBytes, placed.Record = src.base, s.records
 		damage = &placed
 	}
-	sum := Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, EveryRecord: every, Losses: src.losses, Damage: damage}
+	sum := Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, Losses: src.losses, Damage: damage}
 	if src.ranges {
-		sum.DecoderBytes = src.memory
+		sum.EveryRecord, sum.DecoderBytes, sum.Points = ranges.EveryRecord(), src.memory, src.points.all
 	}
 	return sum, nil
 }
 
-// openParts opens the decoder. every is whether all records are entry points.
-func (s *scan) openParts(codec PartCodec) (d PartDecoder, every bool, err error) {
+// openParts opens the decoder.
+func (s *scan) openParts(codec PartCodec) (PartDecoder, error) {
 	if r, ok := codec.(RangeCodec); ok {
-		return r.NewRangeDecoder(exactReaderAt{s.raw}, s.size, RangeStart{}), r.EveryRecord(), nil
+		return r.NewRangeDecoder(exactReaderAt{s.raw}, s.size, RangeStart{}), nil
 	}
-	d, err = codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
-	return d, false, err
+	return codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
+}
+
+// rangePointBytes is the smallest distance between the points of a RangeCodec's shard: a jump
+// decodes at most this much plus a page.
+const rangePointBytes = 1 << 20
+
+// notePoints collects the points of parts that are not lost.
+func (s *Parts) notePoints(d RangeDecoder) {
+	s.points.least = rangePointBytes
+	d.NotePoints(rangePointBytes, func(p Point) int64 {
+		p.DecodedBytes = s.base + p.MemberBytes
+		return s.points.add(p)
+	})
+}
+
+// dropPoints drops the points of the current part.
+func (s *Parts) dropPoints() {
+	n := len(s.points.all)
+	for n > 0 && s.points.all[n-1].DecodedBytes > s.base {
+		n--
+	}
+	s.points.all = s.points.all[:n]
 }
 
 // exactReaderAt reads a file whose reader asks for no bytes after its end. An earlier end is not
@@ -267,6 +302,7 @@ func (s *Parts) Lose(damage *CorruptError) {
 	placed := *damage
 	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
 	s.note(placed)
+	s.dropPoints()
 	s.leave(partLost)
 }
 

@@ -63,8 +63,9 @@ func TestWriteSamples(t *testing.T) {
 		}
 		return append(groups, all)
 	}
+	pageBytes := 2 << 10
 	write := func(name string, c codec, root *field, groups [][]any) {
-		w := &fileWriter{draw: draw, codec: c, pageBytes: 2 << 10, crc: true}
+		w := &fileWriter{draw: draw, codec: c, pageBytes: pageBytes, crc: true}
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), w.write(root, groups), 0o644))
 	}
@@ -74,6 +75,13 @@ func TestWriteSamples(t *testing.T) {
 	write("rewritten/b.parquet", uncompressed, text, cut(rows[1500:], 100, 100, 333))
 	write("tokens/t.parquet", codecSnappy, tokens, cut(lists, 100, 250, 1))
 	write("images/i.parquet", codecSnappy, media, cut(images, 40, 200))
+	// Compressible, so that row groups of a few KB of file have several points.
+	long := make([]any, 3000)
+	for i := range long {
+		long[i] = []any{int64(i), strings.Repeat(string(rune('a'+i%26)), 1500+draw.IntN(1000)), []any{"t"}, 0.5}
+	}
+	pageBytes = 100 << 10
+	write("long/l.parquet", codecZstd, text, cut(long, 1000))
 	var b strings.Builder
 	for _, r := range rows {
 		text.json(&b, r)

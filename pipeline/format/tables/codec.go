@@ -53,7 +53,7 @@ func (c *Codec) NewDecoder(io.Reader, int64) (format.Decoder, error) { return ni
 func (c *Codec) NewPartDecoder(io.Reader, int64) (format.PartDecoder, error) { return nil, errForward }
 
 // NewRangeDecoder implements format.RangeCodec.
-func (c *Codec) NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start format.RangeStart) format.PartDecoder {
+func (c *Codec) NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start format.RangeStart) format.RangeDecoder {
 	return &decoder{codec: c, raw: raw, size: sizeBytes, start: start, group: -1, begun: start.Records, ordinal: start.Records}
 }
 
@@ -94,6 +94,12 @@ type decoder struct {
 	err     error
 	lost    []*format.CorruptError
 	failure error // of the shard
+
+	made int64 // presented bytes of the row group before buf
+	note func(format.Point) int64
+	// least is how far the next point is from the last one, or from the row group's beginning.
+	least, noted int64
+	last         parquet.Point // the last point of the row group, or its beginning
 }
 
 // open reads the footer.
@@ -155,9 +161,64 @@ func (d *decoder) Next() (int64, error) {
 		return 0, err
 	}
 	d.lost = d.lost[:0]
-	d.batch, d.row, d.buf, d.from = nil, 0, d.buf[:0], 0
-	d.err = d.cursor.Open(d.group, parquet.Point{})
+	d.batch, d.buf, d.from = nil, d.buf[:0], 0
+	d.made, d.noted = 0, 0
+	var p parquet.Point
+	if d.start.State != nil {
+		if p, d.err = parquet.ParsePoint(d.start.State); d.err != nil {
+			return d.rawAt, nil
+		}
+		d.start.State = nil
+	}
+	d.row = p.Row
+	if d.err = d.cursor.Open(d.group, p); d.err == nil && d.note != nil {
+		d.last = d.cursor.Point()
+	}
 	return d.rawAt, nil
+}
+
+// NotePoints implements format.RangeDecoder.
+func (d *decoder) NotePoints(leastBytes int64, note func(format.Point) int64) {
+	d.least, d.note = leastBytes, note
+}
+
+// notePoint notes the place between two batches if it is a good point: where the column of which
+// most bytes were read since the last point begins a page.
+func (d *decoder) notePoint() {
+	if d.note == nil || d.made-d.noted < d.least {
+		return
+	}
+	_, n := d.file.GroupRows(d.group)
+	if d.row >= n {
+		return
+	}
+	p := d.cursor.Point()
+	if widest := widestLeaf(&d.last, &p); p.Leaves[widest].Pass > 0 && d.made-d.noted < 2*d.least {
+		return
+	}
+	end := d.size
+	if d.group+1 < d.file.Groups() {
+		end = max(d.rawAt+1, d.file.GroupOffset(d.group+1))
+	}
+	x := format.Point{
+		MemberBytes: d.made, MemberRawBytes: d.rawAt, State: p.Append(nil),
+		RawBits: d.rawAt<<3 + int64(float64(end-d.rawAt)*float64(d.row)/float64(n)*8),
+	}
+	d.noted, d.last = d.made, p
+	if len(x.State) <= format.MaxStateBytes {
+		d.least = d.note(x)
+	}
+}
+
+// widestLeaf returns the leaf that has moved on most in the file.
+func widestLeaf(from, to *parquet.Point) (widest int) {
+	most := int64(-1)
+	for i, l := range to.Leaves {
+		if n := l.RawOffset - from.Leaves[i].RawOffset; n > most {
+			widest, most = i, n
+		}
+	}
+	return widest
 }
 
 // move moves to the next row group, without opening it.
@@ -195,7 +256,11 @@ func (d *decoder) Read(p []byte) (int, error) {
 
 // present presents the next rows.
 func (d *decoder) present() (err error) {
+	defer func() { d.made += int64(len(d.buf)) }()
 	if d.batch == nil || d.at == d.batch.Rows {
+		if d.batch != nil {
+			d.notePoint()
+		}
 		if d.batch, err = d.cursor.Next(); err != nil {
 			return err
 		}

@@ -103,6 +103,9 @@ func (d *Decoder) open() error {
 			return err
 		}
 		d.member = true
+		if d.parts {
+			d.partEnd = d.set.o.Index.Part(d.shard, d.pos).EndBytes
+		}
 	}
 	d.set.mu.Lock()
 	d.dec = dec
@@ -116,6 +119,11 @@ func (d *Decoder) newDecoder() (format.Decoder, error) {
 	codec := index.Shard(d.shard).Codec
 	if r, ok := codec.(format.RangeCodec); ok {
 		start := format.RangeStart{RawBytes: d.entry.RawBytes, Records: int64(index.RecordsBefore(d.shard, d.entry.DecodedBytes))}
+		if d.entry.Point > 0 {
+			p := index.Point(d.shard, d.entry.Point)
+			start.RawBytes, start.State = p.MemberRawBytes, p.State
+			d.begun = p.DecodedBytes - p.MemberBytes
+		}
 		return r.NewRangeDecoder(d.raw, d.raw.object.SizeBytes, start), nil
 	}
 	if d.entry.Point == 0 {
