@@ -184,7 +184,7 @@ func TestUnreadableDatasetsAreRefusedWithExplanation(t *testing.T) {
 		{name: "a pattern that matches nothing", files: map[string]string{"a.jsonl": "{}\n"}, path: "/**/*.tar", words: []string{"*.tar"}},
 		{name: "fixed without a size", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "fixed"}, words: []string{"--record-bytes"}},
 		{name: "a format that does not exist", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "csvs"}, words: []string{"csvs", "tfrecord"}},
-		{name: "a format that is not supported yet", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "parquet"}, words: []string{"Parquet is not supported yet", "pandas.read_parquet"}},
+		{name: "a format that is not supported yet", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "arrow"}, words: []string{"Arrow is not supported yet", "Dataset.from_file"}},
 		{name: "a sparse tar", files: map[string]string{"a.tar": sparseTar()}, flags: []string{"--on-corrupt", "skip"}, words: []string{"a.tar", "sparse"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -49,7 +49,7 @@ var signatures = [...]signature{
 	{text: "PK\x03\x04", is: Foreign{"a zip archive", "unzip it, and name what it holds"}},
 	{text: "PK\x05\x06", is: Foreign{"an empty zip archive", download}},
 	{text: "7z\xbc\xaf\x27\x1c", is: Foreign{"a 7z archive", "unpack it with 7z x FILE, and name what it holds"}},
-	{text: "PAR1", is: Foreign{"Parquet", convert}},
+	{text: "PAR1", is: Foreign{"Parquet", "name the files with .parquet, or use --format parquet"}},
 	{text: "ARROW1\x00\x00", is: Foreign{"Arrow", convert}},
 	{text: "\x89HDF\r\n\x1a\n", is: Foreign{"HDF5", convert}},
 	{text: "\xff\xfe\x00\x00", is: Foreign{"text in UTF-32", recode32}},

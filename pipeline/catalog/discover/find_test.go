@@ -16,11 +16,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
+func parquetFile(t *testing.T) []byte {
+	data, err := os.ReadFile("../../format/tables/testdata/images/i.parquet")
+	require.NoError(t, err)
+	return data
+}
+
 func TestWhichFilesAreShards(t *testing.T) {
 	lines, archive, frames := linesOf(3, "a"), tarOf(2, "s"), framesOf(3)
 	prose := []byte("some text\nmore of it\n")
 	rows := []byte("\x93NUMPY\x01\x00v\x00{'descr': '<i2', 'fortran_order': False, 'shape': (3, 4), }")
-	table := bytes.Repeat([]byte("PAR1\x00"), 100)
+	table := bytes.Repeat([]byte("ARROW1\x00\x00"), 100)
 	tests := []struct {
 		name   string
 		files  map[string][]byte
@@ -100,17 +106,22 @@ func TestWhichFilesAreShards(t *testing.T) {
 			files: map[string][]byte{"a.npz": prose},
 			err:   []string{"no shards", ".npz (1)", "save each as an .npy"}},
 		{name: "what is not supported yet says how to convert it",
-			files: map[string][]byte{"a.parquet": prose, "b/c.parquet": prose, "README.md": prose, "LICENSE": prose, "d.md": prose},
-			err:   []string{"holds no shards, but 2 files of Parquet (such as a.parquet), which lsiofs does not read yet", "convert", "pandas.read_parquet"}},
+			files: map[string][]byte{"a.arrow": prose, "b/c.arrow": prose, "README.md": prose, "LICENSE": prose, "d.md": prose},
+			err:   []string{"holds no shards, but 2 files of Arrow (such as a.arrow), which lsiofs does not read yet", "convert", "Dataset.from_file"}},
 		{name: "MosaicML's shards are not passed over for their index",
 			files: map[string][]byte{"index.json": []byte("{\"version\": 2}\n"), "shard.00000.mds.zstd": table},
 			err:   []string{"MDS (shard.00000.mds.zstd)", "streaming.LocalDataset"}},
 		{name: "nor others for a text beside them",
 			files: map[string][]byte{"a.arrow": table, "README.txt": prose}, err: []string{"1 file of Arrow", "Dataset.from_file"}},
 		{name: "a table beside more lines of JSON is passed over",
-			files: map[string][]byte{"a.json": lines, "words.parquet": table[:5]}, want: []string{"a.json"}, format: "jsonl", passed: 1},
+			files: map[string][]byte{"a.json": lines, "words.arrow": table[:5]}, want: []string{"a.json"}, format: "jsonl", passed: 1},
 		{name: "and beside a shard",
-			files: map[string][]byte{"a.jsonl": lines, "a.parquet": table}, want: []string{"a.jsonl"}, format: "jsonl", passed: 1},
+			files: map[string][]byte{"a.jsonl": lines, "a.arrow": table}, want: []string{"a.jsonl"}, format: "jsonl", passed: 1},
+		{name: "Parquet by its extension, with a name that is no shard's beside it",
+			files: map[string][]byte{"data/train-0.parquet": parquetFile(t), "data/_metadata": prose, "_SUCCESS": nil, "README.md": prose}, want: []string{"data/train-0.parquet"}, format: "parquet", passed: 3},
+		{name: "Parquet by its content", files: map[string][]byte{"a": parquetFile(t), "b": parquetFile(t)}, want: []string{"a", "b"}, format: "parquet"},
+		{name: "Parquet beside lines", files: map[string][]byte{"a.jsonl": lines, "a.parquet": parquetFile(t)}, err: []string{"shards of 2 formats", "--format parquet"}},
+		{name: "Parquet that ends early", files: map[string][]byte{"a.parquet": parquetFile(t)[:1000]}, err: []string{"a.parquet", "PAR1", "cut off"}},
 		{name: "arrays by their extension, not by content",
 			files: map[string][]byte{"a.npy": rows, "b.npy.gz": formattest.Gzip(rows), "c": rows}, want: []string{"a.npy", "b.npy.gz"}, format: "npy", passed: 1},
 		{name: "nothing at all", err: []string{"holds no files"}},

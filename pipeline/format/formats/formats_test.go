@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/format/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/format/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/format/tables"
 	"github.com/lsiofs/lsiofs/pipeline/format/zstd"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -36,17 +37,17 @@ func TestUnknownFormatsAreProblemsOfASpec(t *testing.T) {
 	s.Dataset = "/data"
 	require.NoError(t, formats.Validate(s))
 	s.Format.Name = "zip"
-	require.EqualError(t, formats.Validate(s), `--format ("zip") must be one of auto, tar, jsonl, lines, tfrecord, npy, fixed, lc0, files, zarr`)
-	s.Format.Name = "parquet"
-	require.ErrorContains(t, formats.Validate(s), "--format parquet: Parquet is not supported yet: convert it")
+	require.EqualError(t, formats.Validate(s), `--format ("zip") must be one of auto, tar, jsonl, lines, tfrecord, npy, fixed, lc0, files, zarr, parquet`)
+	s.Format.Name = "arrow"
+	require.ErrorContains(t, formats.Validate(s), "--format arrow: Arrow is not supported yet: convert it")
 	s.Deal.Workers = 0
 	require.ErrorContains(t, formats.Validate(s), "\n--workers (0) must be between")
 }
 
 // pipeline/format/SHARDS.md: CONTENTS.
 func TestContentsAreTriedInTheOrderOfThePages(t *testing.T) {
-	require.Equal(t, []string{"lc0", "tar", "tfrecord", "jsonl"}, formats.OfContent())
-	require.Equal(t, []string{"tar", "jsonl", "lines", "tfrecord", "npy", "lc0"}, formats.Detected())
+	require.Equal(t, []string{"lc0", "tar", "tfrecord", "jsonl", "parquet"}, formats.OfContent())
+	require.Equal(t, []string{"tar", "jsonl", "lines", "tfrecord", "npy", "lc0", "parquet"}, formats.Detected())
 }
 
 func TestSplit(t *testing.T) {
@@ -85,10 +86,10 @@ func TestSplit(t *testing.T) {
 
 // Existing indexes of users contain these numbers.
 func TestCodecsKeepTheirNumbers(t *testing.T) {
-	for number, codec := range []format.Codec{nil, gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}} {
+	for number, codec := range []format.Codec{nil, gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}, &tables.Codec{}} {
 		require.EqualValues(t, number, formats.CodecNumber(codec))
 		require.Equal(t, codec, formats.NumberedCodec(uint32(number)))
 	}
-	require.Nil(t, formats.NumberedCodec(6))
+	require.Nil(t, formats.NumberedCodec(7))
 	require.Nil(t, formats.NumberedCodec(1<<32-1))
 }
