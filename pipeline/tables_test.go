@@ -207,3 +207,13 @@ func TestTablesOfOtherColumnsAreRefusedInWords(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 }
+
+func TestGrowingTablesNeedAPresentation(t *testing.T) {
+	s := tablesSpec(t, t.TempDir(), nil)
+	data, err := os.ReadFile(tables + "/images/i.parquet")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dataset, "i.parquet"), data, 0o644))
+	s.Grow.On, s.Format.Name = true, "parquet"
+	_, err = Open(context.Background(), s, Options{})
+	require.ErrorContains(t, err, "--as jsonl, tar or npy")
+}

@@ -151,7 +151,8 @@ func (s *LiveIndex) setArrivals(indexDir string) (err error) {
 	}
 	for _, name := range formats.Detected() {
 		f := c.Format.WithDefaults()
-		if f.Name = name; name == "lc0" || !f.Lc0Check && f.As == "" {
+		f.Name = name
+		if (name == "lc0" || !f.Lc0Check) && (f.As == "" || f.As.Format() == name) && (name == "parquet" || f.Rows == (spec.Rows{})) {
 			s.formats = append(s.formats, f)
 		}
 	}

@@ -71,6 +71,15 @@ type RangeDecoder interface {
 	// NotePoints is that of PointDecoder. Points are between records. Their RawBits are only
 	// ascending, between those of their part and the next one.
 	NotePoints(leastBytes int64, note func(Point) (leastBytes int64))
+	// Outline returns what the decoder has read about the shard as a whole, for other decoders of
+	// the same version of it; nil before the first Next.
+	Outline() Outline
+}
+
+// Outline describes a shard of a RangeCodec. It is immutable and safe for concurrent use.
+type Outline interface {
+	// MemoryBytes returns approximately how much memory it takes.
+	MemoryBytes() int64
 }
 
 // RangeStart is where a decoder of a RangeCodec begins. The zero value is the shard's beginning.
@@ -81,6 +90,8 @@ type RangeStart struct {
 	State []byte
 	// Records is the number of records of the shard before it.
 	Records int64
+	// Outline is that of an earlier decoder of the shard, or nil: then it is read.
+	Outline Outline
 }
 
 // Coded is implemented by formats that choose the codecs of their shards.

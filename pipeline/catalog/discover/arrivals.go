@@ -43,6 +43,9 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	case formats.OfDirectories(c.Format.Name):
 		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and --grow can't see when one is complete: mount it without --grow", &c.Target, c.Format.Name)
 	}
+	if formats.Unresolved(c.Format) {
+		return nil, fmt.Errorf("dataset %s: with --grow, how rows of format %s are presented does not follow from the first shard: choose it with --as jsonl, tar or npy", &c.Target, c.Format.Name)
+	}
 	if err := refuseMount(&c.Target, c.Format.Name); err != nil {
 		return nil, err
 	}

@@ -108,10 +108,14 @@ func (d *decoder) open() error {
 	if c.packed != "" {
 		return &format.RefusedError{Reason: fmt.Sprintf("its name implies that it is compressed with %s as a whole, which is not read: decompress it; Parquet compresses its pages", c.packed)}
 	}
-	f, err := parquet.Open(d.raw, d.size)
-	if err != nil {
-		return err
+	f, is := d.start.Outline.(*parquet.File)
+	if !is {
+		var err error
+		if f, err = parquet.Open(d.raw, d.size); err != nil {
+			return err
+		}
 	}
+	var err error
 	choice := c.chosen()
 	if d.columns, err = rows.Resolve(f.Schema, choice.Columns); err != nil {
 		return err
@@ -175,6 +179,14 @@ func (d *decoder) Next() (int64, error) {
 		d.last = d.cursor.Point()
 	}
 	return d.rawAt, nil
+}
+
+// Outline implements format.RangeDecoder.
+func (d *decoder) Outline() format.Outline {
+	if d.file == nil {
+		return nil
+	}
+	return d.file
 }
 
 // NotePoints implements format.RangeDecoder.

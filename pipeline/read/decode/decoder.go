@@ -103,6 +103,9 @@ func (d *Decoder) open() error {
 			return err
 		}
 		d.member = true
+		if r, ok := dec.(format.RangeDecoder); ok {
+			d.set.outlines.keep(d.shard, r.Outline())
+		}
 		if d.parts {
 			d.partEnd = d.set.o.Index.Part(d.shard, d.pos).EndBytes
 		}
@@ -124,6 +127,7 @@ func (d *Decoder) newDecoder() (format.Decoder, error) {
 			start.RawBytes, start.State = p.MemberRawBytes, p.State
 			d.begun = p.DecodedBytes - p.MemberBytes
 		}
+		start.Outline = d.set.outlines.of(d.shard)
 		return r.NewRangeDecoder(d.raw, d.raw.object.SizeBytes, start), nil
 	}
 	if d.entry.Point == 0 {
@@ -210,6 +214,9 @@ func (d *Decoder) beginMember() error {
 	d.begun = d.pos
 	for {
 		raw, err := d.dec.Next()
+		if r, ok := d.dec.(format.RangeDecoder); ok && err == nil {
+			d.set.outlines.keep(d.shard, r.Outline())
+		}
 		switch {
 		case err == io.EOF:
 			return d.unexpected("ends")

@@ -14,11 +14,12 @@ import (
 
 // Set holds all open decoders, running or paused. It is safe for concurrent use.
 type Set struct {
-	o      *options.Options
-	places *chunkmap.Map
-	budget *budget.Budget
-	now    func() int64
-	owner  Owner
+	outlines outlines
+	o        *options.Options
+	places   *chunkmap.Map
+	budget   *budget.Budget
+	now      func() int64
+	owner    Owner
 	// blockBytes is the size of a read.
 	blockBytes int
 	// cores has a token for each core: decoders hold one while they decode.
