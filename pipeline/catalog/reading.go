@@ -281,8 +281,12 @@ func (r *DecoderRoom) Give(bytes int64) {
 }
 
 // Codec returns c with decoders that wait for room, until ctx ends. A codec whose members are parts
-// is returned unchanged, because its decoders are all of one size; so is nil.
+// is returned unchanged, because its decoders are all of one size, unless it is a RangeCodec; so is
+// nil.
 func (r *DecoderRoom) Codec(ctx context.Context, c format.Codec) format.Codec {
+	if ranges, ok := c.(format.RangeCodec); ok {
+		return boundRanges{ranges, ctx, r}
+	}
 	if _, parts := c.(format.PartCodec); parts || c == nil {
 		return c
 	}
@@ -291,6 +295,45 @@ func (r *DecoderRoom) Codec(ctx context.Context, c format.Codec) format.Codec {
 	}
 	return boundCodec{c, ctx, r}
 }
+
+type boundRanges struct {
+	format.RangeCodec
+	ctx  context.Context // of the pass
+	room *DecoderRoom
+}
+
+func (c boundRanges) NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start format.RangeStart) format.RangeDecoder {
+	d := c.RangeCodec.NewRangeDecoder(raw, sizeBytes, start)
+	return &boundRange{d, boundDecoder{Decoder: d, ctx: c.ctx, room: c.room}}
+}
+
+// boundRange is a decoder that takes more memory the larger the pages are that it comes to. It waits
+// for room when it has them.
+type boundRange struct {
+	format.RangeDecoder
+	bound boundDecoder
+}
+
+// Unwrap returns the wrapped decoder.
+func (d *boundRange) Unwrap() format.Decoder { return d.RangeDecoder }
+
+func (d *boundRange) Next() (int64, error) {
+	at, err := d.RangeDecoder.Next()
+	if err == nil {
+		err = d.bound.take()
+	}
+	return at, err
+}
+
+func (d *boundRange) Read(p []byte) (int, error) {
+	n, err := d.RangeDecoder.Read(p)
+	if err == nil {
+		err = d.bound.take()
+	}
+	return n, err
+}
+
+func (d *boundRange) Close() { d.bound.Close() }
 
 type boundCodec struct {
 	format.Codec
@@ -323,16 +366,21 @@ func (d *boundDecoder) Next() (int64, error) {
 	if err != nil {
 		return at, err
 	}
+	return at, d.take()
+}
+
+// take waits until there is room for what the decoder holds now.
+func (d *boundDecoder) take() error {
 	if want := min(d.Decoder.MemoryBytes(), d.room.bytes); want > d.held {
 		// All at once, so that no two wait for each other.
 		d.room.room.Release(d.held)
 		d.held = 0
 		if err := d.room.room.Acquire(d.ctx, want); err != nil {
-			return at, err
+			return err
 		}
 		d.held = want
 	}
-	return at, nil
+	return nil
 }
 
 // Close frees the room. If the decoder was large, it first returns the memory to the operating

@@ -167,8 +167,8 @@ func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(form
 	if !ok {
 		return "", errors.New("a table is read through its codec only: a defect of lsiofs, please report it")
 	}
-	d, ok := parts.Decoder().(*decoder)
-	if !ok {
+	d := decoderOf(parts.Decoder())
+	if d == nil {
 		return "", errors.New("a table is read by its own decoder only: a defect of lsiofs, please report it")
 	}
 	var held extents
@@ -203,6 +203,20 @@ func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(form
 		return kind, emitWindows(ctx, &f.choice.Pack, d.tokenBytes(), parts.OffsetBytes(), emit)
 	}
 	return kind, nil
+}
+
+// decoderOf returns the decoder of a table that d is or wraps, or nil.
+func decoderOf(d format.Decoder) *decoder {
+	for {
+		if own, ok := d.(*decoder); ok {
+			return own
+		}
+		w, ok := d.(interface{ Unwrap() format.Decoder })
+		if !ok {
+			return nil
+		}
+		d = w.Unwrap()
+	}
 }
 
 // indexPart reads a row group, and passes its records to emit.
