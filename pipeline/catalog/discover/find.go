@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"runtime"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -89,12 +92,37 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 		d, err = f.found(ctx, asFiles(objects))
 	}
 	if err == nil {
+		err = f.refuseLogged(d.Format.Name, objects)
+	}
+	if err == nil {
 		err = f.resolve(ctx, &d)
 	}
 	if err != nil {
 		return Found{}, err
 	}
 	return d, f.refuseTwice(d.Shards)
+}
+
+// refuseLogged refuses a directory of Parquet files of which a log decides which ones count.
+func (f *finder) refuseLogged(format string, objects []storage.Object) error {
+	if format != "parquet" || !f.Target.Whole() {
+		return nil
+	}
+	const next = "a log in it decides which of its files count, and lsiofs does not read it; name the files with a pattern to read them anyway"
+	for path := range f.left {
+		if path == "_delta_log" || strings.HasSuffix(path, "/_delta_log") {
+			return fmt.Errorf("%s is a Delta table (%s): %s", &f.Target, path, next)
+		}
+	}
+	for _, o := range objects {
+		if dir, base := path.Split(o.Path); strings.HasSuffix(base, ".metadata.json") && path.Base(dir) == "metadata" {
+			data := strings.TrimSuffix(dir, "metadata/") + "data/"
+			if slices.ContainsFunc(objects, func(x storage.Object) bool { return strings.HasPrefix(x.Path, data) }) {
+				return fmt.Errorf("%s is an Iceberg table (%s): %s", &f.Target, o.Path, next)
+			}
+		}
+	}
+	return nil
 }
 
 // resolve completes the parameters of a format that depend on the first shard.

@@ -120,6 +120,8 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "Parquet by its extension, with a name that is no shard's beside it",
 			files: map[string][]byte{"data/train-0.parquet": parquetFile(t), "data/_metadata": prose, "_SUCCESS": nil, "README.md": prose}, want: []string{"data/train-0.parquet"}, format: "parquet", passed: 3},
 		{name: "Parquet by its content", files: map[string][]byte{"a": parquetFile(t), "b": parquetFile(t)}, want: []string{"a", "b"}, format: "parquet"},
+		{name: "a Delta table", files: map[string][]byte{"a.parquet": parquetFile(t), "_delta_log/0.json": lines}, err: []string{"Delta table", "pattern"}},
+		{name: "an Iceberg table", files: map[string][]byte{"t/data/a.parquet": parquetFile(t), "t/metadata/v1.metadata.json": prose}, err: []string{"Iceberg table", "pattern"}},
 		{name: "Parquet beside lines", files: map[string][]byte{"a.jsonl": lines, "a.parquet": parquetFile(t)}, err: []string{"shards of 2 formats", "--format parquet"}},
 		{name: "Parquet that ends early", files: map[string][]byte{"a.parquet": parquetFile(t)[:1000]}, err: []string{"a.parquet", "PAR1", "cut off"}},
 		{name: "arrays by their extension, not by content",
