@@ -128,9 +128,6 @@ func older(o storage.Object, k *known) bool {
 
 // pin decides on the format. path is that of the first shard, "" if there is none yet.
 func (s *LiveIndex) pin(format int, path string) error {
-	if f := s.formats[format]; formats.Unresolved(f) {
-		return fmt.Errorf("dataset %s: with --grow, how rows of format %s are presented does not follow from the first shard: choose it with --as jsonl, tar or npy", &s.target, f.Name)
-	}
 	found, err := discover.OfFormat(s.formats[format], path)
 	if err != nil {
 		return err

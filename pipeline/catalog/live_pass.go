@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
+	"github.com/lsiofs/lsiofs/pipeline/format/formats"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -68,8 +69,8 @@ func (s *LiveIndex) batch(ctx context.Context, files []storage.Object) error {
 	if err != nil {
 		return err
 	}
-	if s.format < 0 && !s.choose(b, judged) { // only the holder of turn changes it
-		return nil
+	if s.format < 0 && !s.choose(ctx, b, judged) { // only the holder of turn changes it
+		return ctx.Err()
 	}
 	shards := s.sort(b, judged)
 	if err := s.copyPassing(b); err != nil {
@@ -380,12 +381,13 @@ func (s *LiveIndex) decideNames(b *batch) {
 
 // choose decides on the format: that of most of the batch's files whose names imply one, not
 // counting text; if no name does, that of most files whose content shows one. It reports whether
-// there is one.
-func (s *LiveIndex) choose(b *batch, judged []discover.Judgement) bool {
+// there is one. It sets Err of files that can't be read for this.
+func (s *LiveIndex) choose(ctx context.Context, b *batch, judged []discover.Judgement) bool {
 	named := slices.ContainsFunc(judged, func(j discover.Judgement) bool { return j.Named && j.Format != textFormat }) ||
 		slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
 	counts, first := make([]int, len(s.formats)), make([]string, len(s.formats))
 	count := func(format int, path string) {
+		format = s.formatNumber(s.formats[format].Name)
 		if counts[format]++; first[format] == "" || path < first[format] {
 			first[format] = path
 		}
@@ -406,8 +408,13 @@ func (s *LiveIndex) choose(b *batch, judged []discover.Judgement) bool {
 			best = f
 		}
 	}
+	if best >= 0 {
+		best = s.resolve(ctx, b, judged, best)
+	}
 	if best < 0 {
-		s.sort(b, judged)
+		if ctx.Err() == nil {
+			s.sort(b, judged)
+		}
 		return false
 	}
 	if err := s.pin(best, first[best]); err != nil {
@@ -419,6 +426,37 @@ func (s *LiveIndex) choose(b *batch, judged []discover.Judgement) bool {
 	return true
 }
 
+// resolve returns the number of the format that the batch's files of a format have, of those with
+// its name: that of the shards of earlier runs, or else that of the first file. Files from which it
+// does not follow wait. It returns -1 if there are no others.
+func (s *LiveIndex) resolve(ctx context.Context, b *batch, judged []discover.Judgement, format int) int {
+	f := s.config.Format.WithDefaults()
+	if f.Name = s.formats[format].Name; !formats.Unresolved(f) {
+		return format
+	}
+	for _, k := range b.kept {
+		if s.formats[k.format].Name == f.Name {
+			return int(k.format)
+		}
+	}
+	for i, o := range b.new {
+		if judged[i].Format != f.Name || judged[i].Err != nil {
+			continue
+		}
+		resolved, err := discover.Resolve(ctx, s.reads, f, o)
+		switch {
+		case ctx.Err() != nil:
+			return -1
+		case err == nil:
+			return slices.IndexFunc(s.formats, func(x spec.Format) bool { return x.Name == f.Name && x.As == resolved.As })
+		}
+		judged[i].Err = err
+		s.waitAgain(o, reasonOf(o.Path, err), false)
+	}
+	return -1
+}
+
+// formatNumber returns the number of the first format with a name, or -1.
 func (s *LiveIndex) formatNumber(name string) int {
 	for i := range s.formats {
 		if s.formats[i].Name == name {

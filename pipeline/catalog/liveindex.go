@@ -153,7 +153,7 @@ func (s *LiveIndex) setArrivals(indexDir string) (err error) {
 		f := c.Format.WithDefaults()
 		f.Name = name
 		if (name == "lc0" || !f.Lc0Check) && (f.As == "" || f.As.Format() == name) && (name == "parquet" || f.Rows == (spec.Rows{})) {
-			s.formats = append(s.formats, f)
+			s.formats = append(s.formats, formats.Resolutions(f)...)
 		}
 	}
 	return err

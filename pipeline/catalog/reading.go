@@ -24,7 +24,7 @@ import (
 //   - from the outline, if the object is assembled from files: the bytes around these
 //
 // It counts how far into the shard reads have come, which is the measure of progress: passes skip
-// most of a tar.
+// most of a tar. Of a shard that is read in ranges, it counts the bytes.
 type shardReader struct {
 	reader   reader
 	files    storage.Storage // for resident bytes, and outlines
@@ -36,6 +36,7 @@ type shardReader struct {
 	counter  *atomic.Int64       // of all shards together
 
 	streams  bool // the storage has streams: each non-sequential read is a request
+	ranges   bool // it is read in no order, each byte about once
 	opened   bool
 	resident storage.Resident // nil if there is none
 	outline  io.ReaderAt      // likewise
@@ -67,6 +68,7 @@ func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error)
 		files: p.storage, object: o, streams: p.streams != nil, told: func(int64) {}, counter: &p.progress.bytes,
 		portions: format.Portions{ReadBytes: int(b.ReadBytes), SkipBytes: b.SkipBytes, HeaderBytes: b.HeaderBytes},
 	}
+	_, r.ranges = c.Codec.(format.RangeCodec)
 	headed, onlyHead := p.unpacker.(format.Headed)
 	switch onlyHead = onlyHead && c.Codec == nil; {
 	case p.streams == nil:
@@ -90,7 +92,10 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 		return r.outline.ReadAt(p, off)
 	}
 	n, err := r.reader.ReadAt(p, off)
-	if n > 0 {
+	switch {
+	case n > 0 && r.ranges:
+		r.advance(min(r.reached+int64(n), r.object.SizeBytes))
+	case n > 0:
 		r.advance(off + int64(n))
 	}
 	if err != nil && n < len(p) && off+int64(n) < r.object.SizeBytes {

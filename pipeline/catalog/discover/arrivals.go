@@ -44,7 +44,7 @@ func NewArrivals(c Config) (*Arrivals, error) {
 		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and --grow can't see when one is complete: mount it without --grow", &c.Target, c.Format.Name)
 	}
 	if formats.Unresolved(c.Format) {
-		return nil, fmt.Errorf("dataset %s: with --grow, how rows of format %s are presented does not follow from the first shard: choose it with --as jsonl, tar or npy", &c.Target, c.Format.Name)
+		return nil, fmt.Errorf("dataset %s: with --grow, how rows are presented does not follow from --format %s: add --as jsonl, tar or npy, or leave --format out, so that the first shard decides", &c.Target, c.Format.Name)
 	}
 	if err := refuseMount(&c.Target, c.Format.Name); err != nil {
 		return nil, err

@@ -131,15 +131,9 @@ func (f *finder) resolve(ctx context.Context, d *Found) (err error) {
 	if !formats.Unresolved(d.Format) {
 		return nil
 	}
-	reader := storage.NewReader(ctx, f.Reads, first, 0)
-	defer reader.Close()
-	watched := &watchedReaderAt{raw: reader}
-	resolved, err := formats.Resolve(d.Format, watched, first.SizeBytes)
-	switch {
-	case watched.err != nil:
-		return Unread(first.Path, watched.err)
-	case err != nil:
-		return fmt.Errorf("%s: %w", first.Path, err)
+	resolved, err := Resolve(ctx, f.Reads, d.Format, first)
+	if err != nil {
+		return err
 	}
 	if d.Unpacker, err = formats.New(resolved); err != nil {
 		return err
@@ -150,6 +144,22 @@ func (f *finder) resolve(ctx context.Context, d *Found) (err error) {
 		d.Shards[i] = AsShard(d.Unpacker, d.Shards[i].Object)
 	}
 	return nil
+}
+
+// Resolve completes the parameters of a format that depend on the first shard: see
+// formats.Unresolved.
+func Resolve(ctx context.Context, reads storage.Storage, f spec.Format, first storage.Object) (spec.Format, error) {
+	reader := storage.NewReader(ctx, reads, first, 0)
+	defer reader.Close()
+	watched := &watchedReaderAt{raw: reader}
+	resolved, err := formats.Resolve(f, watched, first.SizeBytes)
+	switch {
+	case watched.err != nil:
+		return f, Unread(first.Path, watched.err)
+	case err != nil:
+		return f, fmt.Errorf("%s: %w", first.Path, err)
+	}
+	return resolved, nil
 }
 
 // watchedReaderAt remembers a failed read, so that it is not mistaken for a damaged file.

@@ -68,8 +68,9 @@ type entry struct {
 	// new returns the format with the parameters of a spec.
 	new func(spec.Format) (format.Format, error)
 	// resolve, if not nil, completes the parameters of a spec from the first shard of a dataset,
-	// unless its As is set.
-	resolve func(f spec.Format, raw io.ReaderAt, sizeBytes int64) (spec.Format, error)
+	// unless its As is set. It sets As to one of presentations.
+	resolve       func(f spec.Format, raw io.ReaderAt, sizeBytes int64) (spec.Format, error)
+	presentations []spec.As
 }
 
 // all are in the order in which messages and help list them.
@@ -126,9 +127,10 @@ var all = []entry{
 	},
 	{
 		name: "parquet", extensions: []string{".parquet", ".parq", ".pq"}, content: 5,
-		checked: "that pages, levels and dictionaries agree with each other and with the footer, and pages' checksums if they have any",
-		new:     tables.New,
-		resolve: tables.Resolve,
+		checked:       "that pages, levels and dictionaries agree with each other and with the footer, and pages' checksums if they have any",
+		new:           tables.New,
+		resolve:       tables.Resolve,
+		presentations: []spec.As{spec.AsJSONL, spec.AsTar},
 	},
 }
 
@@ -167,6 +169,18 @@ func New(f spec.Format) (format.Format, error) {
 func Unresolved(f spec.Format) bool {
 	e := find(f.Name)
 	return e != nil && e.resolve != nil && f.As == ""
+}
+
+// Resolutions returns what Resolve may return for f: f itself, unless it is Unresolved.
+func Resolutions(f spec.Format) (list []spec.Format) {
+	if !Unresolved(f) {
+		return []spec.Format{f}
+	}
+	for _, as := range find(f.Name).presentations {
+		f.As = as
+		list = append(list, f)
+	}
+	return list
 }
 
 // Resolve completes the parameters of an Unresolved format from the first shard, of sizeBytes.
