@@ -213,8 +213,10 @@ func (m *mount) recordMemory() int64 { return recordMemory(m.spec) }
 // catalogConfig is how the dataset is listed and indexed.
 func (m *mount) catalogConfig() catalog.Config {
 	s := &m.spec
+	shards := s.Format
+	shards.MaxRowBytes = s.MaxRecordBytes
 	return catalog.Config{
-		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
+		Dataset: s.Dataset, Format: shards, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
 		Target: m.serviceTarget(), OpenStorage: m.lend, Profile: m.profile,
 		Exclude: s.Exclude, Files: m.options.Files, Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
 	}

@@ -116,6 +116,10 @@ type Format struct {
 	Zarr Zarr
 	// Rows selects what is read of tables (format parquet).
 	Rows Rows `json:",omitzero"`
+	// MaxRowBytes bounds a presented row, and the pages that are decoded for it: Spec.MaxRecordBytes,
+	// for packages that have only the format. It is not a parameter of the format: a shard within
+	// the bound has the same records with any bound.
+	MaxRowBytes int64 `json:"-"`
 }
 
 // Rows is how rows of tables become records, in the notation of the flags; "" if a flag was not
@@ -128,8 +132,8 @@ type Rows struct {
 	Groups  bool   // only the first row of each row group is an entry point
 }
 
-// WithDefaults fills in omitted settings: for fixed the stride and the handling of a remainder.
-// Arrays that are read together have format npy.
+// WithDefaults fills in omitted settings: for fixed the stride and the handling of a remainder, for
+// packed tokens their presentation. Arrays that are read together have format npy.
 func (f Format) WithDefaults() Format {
 	if f.Name == "fixed" && f.StrideBytes == 0 {
 		f.StrideBytes = f.RecordBytes
@@ -139,6 +143,9 @@ func (f Format) WithDefaults() Format {
 	}
 	if f.Remainder == "" {
 		f.Remainder = RemainderCorrupt
+	}
+	if f.Name == "parquet" && f.Rows.Pack != "" && f.As == "" {
+		f.As = AsNPY
 	}
 	return f
 }

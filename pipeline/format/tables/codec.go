@@ -14,6 +14,7 @@ import (
 // Codec decodes one shard to its presented rows.
 type Codec struct {
 	choice *rows.Choice // nil: all columns, as lines
+	most   int64        // bounds a row
 	path   string
 	packed string // the name of a codec that the shard's name implies, "" for none
 }
@@ -61,8 +62,11 @@ const (
 	// aheadBytes is how much is presented at a time, at least: enough to make the cost of a call
 	// small, and little enough to stay in a core's cache.
 	aheadBytes = 64 << 10
-	// mostBytes bounds the memory of a cursor and the size of a record.
-	mostBytes = 1 << 30
+	// maxRowBytes bounds a row if the spec does not: no column's page takes more.
+	maxRowBytes = 1 << 31
+	// leastCursorBytes is what the pages of a cursor may take even if rows may take less: a page has
+	// many rows, and there is one for each column.
+	leastCursorBytes = 64 << 20
 	// mostLosses is how many damaged rows of a row group are described.
 	mostLosses = 1 << 10
 )
@@ -94,6 +98,7 @@ type decoder struct {
 	err     error
 	lost    []*format.CorruptError
 	failure error // of the shard
+	held    int64 // bytes that the index pass holds for the row group
 
 	made int64 // presented bytes of the row group before buf
 	note func(format.Point) int64
@@ -116,7 +121,10 @@ func (d *decoder) open() error {
 		}
 	}
 	var err error
-	choice := c.chosen()
+	choice, most := c.chosen(), c.most
+	if most <= 0 {
+		most = maxRowBytes
+	}
 	if d.columns, err = rows.Resolve(f.Schema, choice.Columns); err != nil {
 		return err
 	}
@@ -124,12 +132,12 @@ func (d *decoder) open() error {
 	case choice.Pack.Length > 0:
 		d.packer, err = rows.NewPacker(choice.Pack, d.columns)
 	case choice.Presentation == rows.AsTar:
-		d.presenter, err = rows.NewTar(d.columns, c.path, mostBytes)
+		d.presenter, err = rows.NewTar(d.columns, c.path, most)
 	case choice.Presentation == rows.AsNPY:
-		d.array, err = rows.NewNPY(d.columns, nil, mostBytes)
+		d.array, err = rows.NewNPY(d.columns, nil, most)
 		d.presenter = d.array
 	default:
-		d.presenter = rows.NewJSONL(d.columns, mostBytes)
+		d.presenter = rows.NewJSONL(d.columns, most)
 	}
 	if err != nil {
 		return err
@@ -138,7 +146,7 @@ func (d *decoder) open() error {
 	if err != nil {
 		return err
 	}
-	d.cursor, d.file = s.NewCursor(d.raw, parquet.Options{MaxBytes: mostBytes}), f
+	d.cursor, d.file = s.NewCursor(d.raw, parquet.Options{MaxBytes: max(most, leastCursorBytes)}), f
 	return nil
 }
 
@@ -386,7 +394,7 @@ func (d *decoder) PartName() string { return fmt.Sprintf("row group %d", d.group
 
 // MemoryBytes implements format.Decoder.
 func (d *decoder) MemoryBytes() int64 {
-	n := int64(cap(d.buf))
+	n := int64(cap(d.buf)) + d.held
 	if d.file != nil {
 		n += d.file.MemoryBytes() + d.cursor.MemoryBytes()
 	}

@@ -14,6 +14,7 @@ package tables
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,10 @@ const magic = "PAR1"
 
 // Format is the format.Format of Parquet. Its streams are lines, or it is embedded in one of the
 // types below.
-type Format struct{ choice *rows.Choice }
+type Format struct {
+	choice *rows.Choice
+	most   int64 // bounds a row; 0: maxRowBytes
+}
 
 // Samples is Format for tar samples.
 type Samples struct {
@@ -66,7 +70,7 @@ func New(f spec.Format) (format.Format, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := Format{&c}
+	x := Format{&c, f.MaxRowBytes}
 	if c.Presentation == rows.AsTar {
 		return Samples{Format: x}, nil
 	}
@@ -147,7 +151,7 @@ func (Format) Sniff(head []byte) bool { return bytes.HasPrefix(head, []byte(magi
 
 // Codec implements format.Coded.
 func (f Format) Codec(path string, byEnding format.Codec) format.Codec {
-	c := &Codec{choice: f.choice, path: path}
+	c := &Codec{choice: f.choice, path: path, most: f.most}
 	if byEnding != nil {
 		c.packed = byEnding.Name()
 	}
@@ -171,8 +175,14 @@ func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(form
 	if d == nil {
 		return "", errors.New("a table is read by its own decoder only: a defect of lsiofs, please report it")
 	}
-	var held extents
+	held := extents{keyed: f.choice.Presentation == rows.AsTar}
+	add := func(e format.Extent) error {
+		err := held.add(e)
+		d.held = int64(cap(held.encoded)) // it is charged with the decoder's memory
+		return err
+	}
 	for {
+		d.held = 0 // it is none of a decoder that reads streams
 		err := parts.NextPart()
 		if err == io.EOF {
 			break
@@ -181,7 +191,8 @@ func (f Format) IndexKind(ctx context.Context, src format.Source, emit func(form
 			return kind, err
 		}
 		held.reset()
-		err = f.indexPart(ctx, parts, d, held.add)
+		d.held = int64(cap(held.encoded))
+		err = f.indexPart(ctx, parts, d, add)
 		if damage, is := errors.AsType[*format.CorruptError](err); is {
 			parts.Lose(damage)
 			continue
@@ -325,40 +336,51 @@ func (a Arrays) Prologue(n uint64) []byte { return a.rows.Prologue(n) }
 func (Arrays) Epilogue(uint64) []byte { return nil }
 
 // extents are the records of a row group, held until all of it has been decoded. They follow one
-// another, and begin where the row group does.
+// another, and begin where the row group does. A short line takes one byte, a sample about ten.
 type extents struct {
-	at     int64
-	sizes  []int64
-	hashes []uint64
-	growth map[int][]int64 // of the few that have one
+	keyed   bool // they have hashes of keys
+	at      int64
+	n       int
+	encoded []byte          // of each: its size, and the hash of its key
+	growth  map[int][]int64 // of the few that have one
 }
 
 func (x *extents) reset() {
-	x.at, x.sizes, x.hashes = 0, x.sizes[:0], x.hashes[:0]
+	x.at, x.n, x.encoded = 0, 0, x.encoded[:0]
 	clear(x.growth)
 }
 
 func (x *extents) add(e format.Extent) error {
-	if len(x.sizes) == 0 {
+	if x.n == 0 {
 		x.at = e.OffsetBytes
 	}
 	if e.Growth != nil {
 		if x.growth == nil {
 			x.growth = map[int][]int64{}
 		}
-		x.growth[len(x.sizes)] = slices.Clone(e.Growth)
+		x.growth[x.n] = slices.Clone(e.Growth)
 	}
-	x.sizes, x.hashes = append(x.sizes, e.SizeBytes), append(x.hashes, e.KeyHash)
+	x.n++
+	x.encoded = binary.AppendUvarint(x.encoded, uint64(e.SizeBytes))
+	if x.keyed {
+		x.encoded = binary.LittleEndian.AppendUint64(x.encoded, e.KeyHash)
+	}
 	return nil
 }
 
 func (x *extents) each(emit func(format.Extent) error) error {
-	at := x.at
-	for i, size := range x.sizes {
-		if err := emit(format.Extent{OffsetBytes: at, SizeBytes: size, KeyHash: x.hashes[i], Growth: x.growth[i]}); err != nil {
+	e, rest := format.Extent{OffsetBytes: x.at}, x.encoded
+	for i := range x.n {
+		size, n := binary.Uvarint(rest)
+		rest = rest[n:]
+		if x.keyed {
+			e.KeyHash, rest = binary.LittleEndian.Uint64(rest), rest[8:]
+		}
+		e.SizeBytes, e.Growth = int64(size), x.growth[i]
+		if err := emit(e); err != nil {
 			return err
 		}
-		at += size
+		e.OffsetBytes += e.SizeBytes
 	}
 	return nil
 }

@@ -174,6 +174,95 @@ func TestRowsThatCantBePresentedAreLeftOutAlone(t *testing.T) {
 	require.Less(t, len(extents), 500)
 }
 
+func TestRowsBeyondTheBoundAreRefused(t *testing.T) {
+	for _, as := range []spec.As{spec.AsJSONL, spec.AsTar} {
+		data := file(t, "images/i.parquet")
+		sum, extents, err := scan(t, spec.Format{As: as}, "i.parquet", data)
+		require.NoError(t, err)
+		most := int64(0)
+		for _, e := range extents {
+			most = max(most, e.SizeBytes)
+		}
+		bounded, _, err := scan(t, spec.Format{As: as, MaxRowBytes: most}, "i.parquet", data)
+		require.NoError(t, err)
+		require.Equal(t, sum, bounded)
+		_, _, err = scan(t, spec.Format{As: as, MaxRowBytes: most - 1}, "i.parquet", data)
+		var refused *format.RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Regexp(t, `row group \d+, row \d+: .*--max-record`, refused.Reason)
+	}
+}
+
+func TestExtentsOfARowGroupAreHeldInFewBytes(t *testing.T) {
+	for _, keyed := range []bool{false, true} {
+		x := extents{keyed: keyed}
+		for range 2 {
+			var want, got []format.Extent
+			x.reset()
+			for i, at := int64(0), int64(5000); i < 1000; i++ {
+				e := format.Extent{OffsetBytes: at, SizeBytes: i * i % 100}
+				if keyed {
+					e.KeyHash = uint64(i) * 0x9e3779b97f4a7c15
+				}
+				if i%100 == 7 {
+					e.Growth = []int64{i}
+				}
+				require.NoError(t, x.add(e))
+				want, at = append(want, e), at+e.SizeBytes
+			}
+			require.NoError(t, x.each(func(e format.Extent) error { got = append(got, e); return nil }))
+			require.Equal(t, want, got)
+			if !keyed {
+				require.Len(t, x.encoded, 1000)
+			}
+		}
+	}
+}
+
+// watched is a decoder that remembers the memory that its codec charges.
+type watched struct {
+	format.RangeDecoder
+	held int64 // the most for the row group's records
+}
+
+func (w *watched) Unwrap() format.Decoder { return w.RangeDecoder }
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.RangeDecoder.Read(p)
+	w.held = max(w.held, w.MemoryBytes()-memoryWithout(w.RangeDecoder.(*decoder)))
+	return n, err
+}
+
+func memoryWithout(d *decoder) int64 {
+	held := d.held
+	d.held = 0
+	defer func() { d.held = held }()
+	return d.MemoryBytes()
+}
+
+type watchedCodec struct {
+	format.RangeCodec
+	opened *watched
+}
+
+func (c *watchedCodec) NewRangeDecoder(raw io.ReaderAt, sizeBytes int64, start format.RangeStart) format.RangeDecoder {
+	c.opened = &watched{RangeDecoder: c.RangeCodec.NewRangeDecoder(raw, sizeBytes, start)}
+	return c.opened
+}
+
+func TestHeldExtentsAreChargedToTheIndexPassOnly(t *testing.T) {
+	data := file(t, "long/l.parquet")
+	x, codec := codecOf(t, "l.parquet", spec.Format{})
+	c := &watchedCodec{RangeCodec: codec}
+	sum, err := format.Scan(context.Background(), x, c, bytes.NewReader(data), int64(len(data)), func(format.Extent) error { return nil }, func() {})
+	require.NoError(t, err)
+	require.Greater(t, c.opened.held, int64(1500), "two bytes for each of 1500 rows")
+	require.Positive(t, sum.DecoderBytes)
+	plain, _, err := scan(t, spec.Format{}, "l.parquet", data)
+	require.NoError(t, err)
+	require.Equal(t, plain.DecoderBytes, sum.DecoderBytes)
+}
+
 func TestNamesThatImplyACompressionAreRefused(t *testing.T) {
 	x, _ := codecOf(t, "", spec.Format{})
 	named := x.(format.Coded).Codec("a.parquet.gz", gzipNamed{}).(format.RangeCodec)
