@@ -12,23 +12,23 @@ type Kind uint8
 
 // The kinds. Number, JSON and NDArray occur in MDS only.
 const (
-	Bool      Kind = iota + 1
-	Int            // Bits 8, 16, 32, 64; Unsigned
-	Float          // Bits 16, 32, 64
-	String         // UTF-8
-	Binary         // Size, if all values have the same; Suffix, if the format defines what they are
-	UUID           // 16 bytes
-	Decimal        // Precision, Scale
-	Date           // days since 1970-01-01
-	Time           // Unit, since midnight
-	Timestamp      // Unit, since 1970-01-01; UTC
-	List           // Fields[0] is the element
-	Map            // Fields[0] is the key, Fields[1] the value
-	Struct         // Fields
-	Number         // text, presented as it is if it is a JSON number, else as a string
-	JSON           // text, presented as it is; it must be JSON without bytes below 0x20
-	NDArray        // an array of Fields[0], bool, int or float, whose shape is part of each value
-	Unsupported    // Suffix is what it is; it can't be selected
+	Bool        Kind = iota + 1
+	Int              // Bits 8, 16, 32, 64; Unsigned
+	Float            // Bits 16, 32, 64
+	String           // UTF-8
+	Binary           // Size, if all values have the same; Suffix, if the format defines what they are
+	UUID             // 16 bytes
+	Decimal          // Precision, Scale
+	Date             // days since 1970-01-01
+	Time             // Unit, since midnight
+	Timestamp        // Unit, since 1970-01-01; UTC
+	List             // Fields[0] is the element
+	Map              // Fields[0] is the key, Fields[1] the value
+	Struct           // Fields
+	Number           // text, presented as it is if it is a JSON number, else as a string
+	JSON             // text, presented as it is; it must be JSON without bytes below 0x20
+	NDArray          // an array of Fields[0], bool, int or float, whose shape is part of each value
+	Unsupported      // Suffix is what it is; it can't be selected
 )
 
 // Unit is the unit of times and timestamps.
