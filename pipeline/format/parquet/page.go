@@ -392,7 +392,7 @@ func (l *leaf) carry() error {
 		return nil
 	}
 	if !l.carried {
-		l.carried, l.from = true, LeafPoint{l.pageAt, l.pageRow, l.pageSeen}
+		l.carried, l.from = true, LeafPoint{RawOffset: l.pageAt, Pass: l.pageRow, Seen: l.pageSeen}
 	}
 	copy(l.rep, l.rep[l.at:l.n])
 	copy(l.def, l.def[l.at:l.n])
@@ -728,11 +728,13 @@ func (l *leaf) ready() (int, error) {
 
 // point returns where the next row begins.
 func (l *leaf) point() LeafPoint {
-	if l.carried {
-		return l.from
+	p := LeafPoint{RawOffset: l.pageAt, Pass: l.pageRow, Seen: l.pageSeen}
+	switch {
+	case l.carried:
+		p = l.from
+	case l.at == l.n:
+		p = LeafPoint{RawOffset: l.pos, Seen: l.seen}
 	}
-	if l.at == l.n {
-		return LeafPoint{l.pos, 0, l.seen}
-	}
-	return LeafPoint{l.pageAt, l.pageRow, l.pageSeen}
+	p.RawEnd = l.pos
+	return p
 }

@@ -13,18 +13,22 @@ type LeafPoint struct {
 	RawOffset int64 // of the page in which it begins
 	Pass      int64 // the rows that begin in that page before it
 	Seen      int64 // the values of the chunk in earlier pages
+	// RawEnd is the end of the last page that the rows before the point need: RawOffset, or that of
+	// the page there.
+	RawEnd int64
 }
 
 // leafPointBytes is the size of a LeafPoint in a point's bytes.
-const leafPointBytes = 24
+const leafPointBytes = 32
 
-// Append appends the point's bytes, which ParsePoint reads: 8, and 24 for each leaf.
+// Append appends the point's bytes, which ParsePoint reads: 8, and 32 for each leaf.
 func (p Point) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.Row))
 	for _, l := range p.Leaves {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.RawOffset))
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.Pass))
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.Seen))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.RawEnd))
 	}
 	return dst
 }
@@ -42,7 +46,7 @@ func ParsePoint(b []byte) (Point, error) {
 	}
 	for i := range p.Leaves {
 		at := 8 + i*leafPointBytes
-		p.Leaves[i] = LeafPoint{number(at), number(at + 8), number(at + 16)}
+		p.Leaves[i] = LeafPoint{number(at), number(at + 8), number(at + 16), number(at + 24)}
 	}
 	return p, nil
 }
