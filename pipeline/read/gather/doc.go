@@ -42,8 +42,9 @@
 // When it reads on, a stretch is read ahead, then one of twice the size, up to a limit. A stretch
 // waits for the memory of all of it, so its size depends on --memory and not on when reads end or
 // replies are released; nor does it on how much a call asks for. If records are computed from
-// larger pieces (window.Plan.Exact), a stretch grows up to half of the reader's memory: each piece
-// is then computed for as many records as possible, however slow the reader is. A jump, or
+// larger pieces (window.Plan.Exact), there are at most two stretches at a time, of up to half of the
+// reader's memory: each piece is then computed for many records, as many for a slow reader as for a
+// fast one. A jump, or
 // Close, drops what is ahead of the reader, and cancels reads of it that have not begun: storage
 // asks before it begins a read. A read that has begun completes, because the kernel writes to its
 // memory until then.
