@@ -5,8 +5,8 @@
 //
 // # Words
 //
-//	shard      one file of the dataset; for --format files, one directory; a Zarr array, or the
-//	           files of several arrays that --array joins
+//	shard      one file of the dataset; with --format files a directory, with Zarr an array, and
+//	           with --array the files that are joined
 //	record     the smallest unit that is shuffled: a tar sample, a line, a frame, a row, a crop
 //	record number  a record's position among all records of the dataset, counted before any split
 //	extent     where a record's bytes are: shard, offset, size
@@ -17,9 +17,9 @@
 //	part       the records that a split selects; only these are in the order
 //	epoch      one pass over the part
 //	rank       a record's position in the part, 0 … T-1; T is the number of records of an epoch
-//	lane       one of the L equal slices of the permuted chunks (L is the number of lanes), each
-//	           shuffled by a reservoir of its own: draw a random record, put the next one in its
-//	           place
+//	lane       one of L equal slices of the permuted chunks (L is the number of lanes). Each has a
+//	           shuffle buffer of its own: a random record of it is delivered, and the lane's next
+//	           record takes the free place
 //	group      one of K sets of L/K lanes; the lanes of a group take turns
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
@@ -47,7 +47,7 @@
 //	                                     ──► diskcache ──► remote ──► s3, web
 //	                                     ──► fileset · arrays · crops · union · hardlink
 //
-// Which storages lie on which is in mount.go, at type scheme.
+// The comment of type scheme in mount.go shows which storage wraps which.
 //
 // A program reads bytes [off, off+n) of the file of worker w:
 //
@@ -55,9 +55,9 @@
 //  2. stream finds the first record k, from the offsets of every 4096th record and the catalog's
 //     sizes. The view returns the record numbers from k on.
 //  3. read.Reader.Read pins the records' bytes in memory (budget.Records). Bytes that are not in
-//     memory are read by the strategy that read/choose picked when the fetcher started: scan reads
-//     pieces whole, gather reads exactly the next records, spool decodes compressed shards once to
-//     a disk.
+//     memory are read by one of three strategies. Scan reads pieces whole. Gather reads exactly the
+//     next records. Spool decodes each compressed shard once, to a disk. read/choose picks one when
+//     the fetcher starts.
 //  4. stream answers with slices of the pinned bytes, which are unpinned after the kernel has copied
 //     them. Short records, and records in mapped files, are copied first.
 //
@@ -94,13 +94,13 @@
 //	                                    segments (read/scan/cache.go); the gatherer, of its batches
 //	                                    (read/gather/batch.go); package mapped, of its regions
 //	                                    (read/mapped/region.go); crops, of its chunks
-//	                                    (blockcache/cache.go). read/budget counts what scan and
-//	                                    gather hold; mapped bytes and chunks have their own limits
-//	what is dropped when memory is full read/scan/cache.go: first the oldest segment whose records
-//	                                    have mostly gone out; the others are copied, if they are
-//	                                    few. Then paused decoders that are not needed soon or
-//	                                    cheap to open again (decode.CloseCheap). Last, what is
-//	                                    still wanted.
+//	                                    (blockcache/cache.go). read/budget counts the memory of scan
+//	                                    and gather; mapped bytes and chunks have limits of their own
+//	what is dropped when memory is full read/scan/cache.go: first the oldest segment of which most
+//	                                    records were delivered; the few others are copied. Then
+//	                                    paused decoders that are not needed soon, or cheap to open
+//	                                    again (decode.CloseCheap). Last, an old segment of which
+//	                                    readers need the fewest records soon.
 //	                                    read/gather/batch.go: batches of the reader that has been
 //	                                    idle longest. read/mapped/region.go: regions whose records
 //	                                    were all delivered, then the oldest. blockcache: chunks of
@@ -108,55 +108,72 @@
 //	a reader waits for a record         read/scan/reader.go and read/gather/reader.go (wait)
 //	a failed read is repeated           files: storage/retry.go. Services: storage/remote/serve.go,
 //	                                    where history.next decides what to do
-//	the disk cache is full mid-epoch    diskcache/room.go: what is permanent stays, until its object
-//	                                    is unused (diskcache/keeper.go). What arrives goes into a
-//	                                    share that is set aside for it, until the readers have
-//	                                    passed it; without room there, it is not written.
-//	                                    ENOSPC: diskcache/disk.go
+//	the disk cache is full mid-epoch    diskcache/room.go: permanent data stays as long as a mount
+//	                                    uses its object (diskcache/keeper.go). New data goes into a
+//	                                    share that is set aside for it, and stays until readers
+//	                                    have passed it. While that share is full, new data is not
+//	                                    written. ENOSPC: diskcache/disk.go
 //	a decoded shard is kept on disk     read/decode (spool.go) decodes it onto a shelf: a file in the
 //	                                    disk cache that survives a remount (diskcache/kept.go,
 //	                                    diskcache/shelf.go), or a file without a name
-//	                                    (diskcache/nameless.go)
-//	a page of the disk cache is checked each time it is read (diskcache/following.go); of an object
-//	                                    that is complete, once (diskcache/sealed.go), also across
-//	                                    mounts (diskcache/proof.go)
-//	a hint is sent to a storage         read/window/lookahead.go walks the order ahead of each
-//	                                    reader and calls storage.Hints, which diskcache/hints.go,
-//	                                    storage/remote/remote.go and storage/crops/future.go
-//	                                    implement; storage/union/hints.go passes it to a source of
-//	                                    a mixture
+//	                                    (diskcache/nameless.go). A later mount finds it by the
+//	                                    shard's version (open in diskcache/kept.go). If all shards
+//	                                    are kept, they are read as uncompressed files (fromCache in
+//	                                    read/survey.go, diskcache/plain.go)
+//	a page of the disk cache is checked at each read (diskcache/following.go). Once its object is
+//	                                    complete, it is checked once (diskcache/sealed.go), and by
+//	                                    later mounts not even that (diskcache/proof.go)
+//	a hint enters a storage             by Hints.Want, of storage/caps.go, which is implemented by
+//	                                    diskcache/hints.go, storage/remote/remote.go and
+//	                                    storage/crops/future.go; storage/union/hints.go passes it to
+//	                                    a source of a mixture. The caller is
+//	                                    read/window/lookahead.go, which walks the order ahead of
+//	                                    each reader
 //	what a storage can do               storage/caps.go: one struct, which a wrapper copies from the
 //	                                    storage below and changes
 //	a shard was replaced or rewritten   each storage compares the version that was listed (files:
 //	                                    storage/local/local.go, after each read; services:
 //	                                    storage/remote/answer.go) and returns storage.ErrChanged.
 //	                                    read/stats.go (Changes) lists the shard once, for status;
-//	                                    fs/errno.go turns the error into EIO. An open file that is
-//	                                    replaced by a rename is still read, as its descriptor is of
-//	                                    the old file; with --grow and --hold, storage/hardlink keeps
-//	                                    replaced files to the end of the epoch
-//	reads that nobody needs any more    read/scan/load.go and read/gather/run.go mark those that have
-//	                                    not begun; a storage asks Read.Wanted before it begins one
+//	                                    fs/errno.go turns the error into EIO
+//	a shard was replaced by a rename    if it is open, it is still read: the descriptor is of the old
+//	                                    file. With --grow and --hold, storage/hardlink keeps the old
+//	                                    files to the end of the epoch
+//	damage is skipped or refused        format/scan.go finds it while a shard is indexed. Whether
+//	                                    --on-corrupt allows to go on is decided in catalog/pass.go,
+//	                                    for growing datasets in catalog/live_pass.go, and for crops
+//	                                    in storage/crops/check.go
+//	a read is no longer needed          read/scan/load.go and read/gather/run.go mark it, if it has
+//	                                    not begun; a storage calls Read.Wanted before it begins one
 //	a stream's size                     stream/set.go and stream/sweep.go, from the order and the catalog
 //	the text of why a strategy is used  read/choose/choose.go
 //	--mix meets the order               mixing.go: order.Mixture draws the source of each record;
 //	                                    catalog.Union and storage/union make one dataset of them
 //	what plan forecasts                 forecast.go: read/dryrun.go runs the real scanner, gatherer
-//	                                    and spool over a storage that brings no data, and counts
+//	                                    and spool on a storage that returns no data, and counts
+//	                                    what they read
 //	a growing dataset's next epoch      growing/snapshot/start.go starts it when a program asks for
 //	                                    it, not when the old one ends; generations.go opens it, and
 //	                                    fs/view.go makes it the current one
-//	an error becomes an errno           fs/errno.go, nowhere else (fs/rings answers EIO to a request
-//	                                    that it can't decode)
-//	memory is divided                   read/choose, from --memory and sizes alone; among fetchers,
-//	                                    read/budget/shared.go
+//	an error becomes an errno           fs/errno.go, nowhere else. It also names the errnos that nodes
+//	                                    return in simple cases. fs/rings answers EIO to a request
+//	                                    that it can't decode
+//	memory is divided                   within a fetcher: NewLimits in read/choose/sizes.go; among
+//	                                    fetchers: read/budget/shared.go. mount.go gives crops half
+//	                                    of --memory for decoded chunks (recordMemory), and mixing.go
+//	                                    a share to each source. The disk cache's buffers are sized
+//	                                    in diskcache.go
+//	the strategy is chosen              read/choose/choose.go, from sizes alone; two steps around it,
+//	                                    in read/survey.go, look at the disk cache: before,
+//	                                    fromCache takes shards that are kept decoded; after,
+//	                                    Choose may decode all shards into the cache
 //	a dataset's name becomes a storage  mount.go: the table of schemes; storage/remote/target parses
 //	                                    URLs
 //	a file is taken for a shard         catalog/discover/decide.go; catalog/discover/target.go has
 //	                                    the names that are left out
-//	goroutines are waited for           by Close of the struct that started them: engine, storage,
+//	goroutines are waited for           in Close of the struct that started them: engine, storage,
 //	                                    disk cache, fetcher, layouts, generations, snapshotter; in
-//	                                    fs, by Mount.Wait
+//	                                    fs, in Mount.Wait
 //	things are closed                   mount.go: in the reverse order of opening, also when a
 //	                                    step of opening fails
 //
@@ -165,17 +182,21 @@
 //	a codec    a package below format that implements format.Codec, and its line in the table of
 //	           format/formats/codecs.go (at the end: stored indexes have its number). Its first
 //	           bytes are a line of format/foreign.go, next to those of other kinds of files.
-//	           formattest runs it: its line in formattest/compressed.go
+//	           formattest runs it: its line in formattest/compressed.go.
+//	           Where its speed or memory is not that of an unknown codec: read/survey.go and
+//	           read/choose/sizes.go
 //	a format   a package below format that implements format.Format, and optional interfaces for
 //	           kinds, framing and presentation; and its line in the table of
 //	           format/formats/formats.go: name, extensions, what is checked. formattest runs it
 //	a scheme   a line in the table of mount.go; a service also needs a package below storage/remote
 //	           that implements remote.Source (list, range requests), a case in
-//	           storage/remote/target, and one wherever service.go, mount.go and spec/selection.go
-//	           tell buckets from web servers; storagetest runs it
+//	           storage/remote/target, and one at each place that distinguishes buckets from web
+//	           servers (service.go, mount.go, spec/selection.go, tune/probe/open.go). storagetest
+//	           runs it
 //	a wrapper  a storage.Storage around another one; its method Caps states which capabilities it
 //	           passes on, and storagetest.RunWrapper checks that. It is put in where the table of
-//	           mount.go opens the storage below. storage.Retrying shows how to lose nothing
+//	           mount.go opens the storage below. storage.Retrying is an example that
+//	           passes everything on
 //	a verb     cmd/lsiofs/cmd_NAME.go (small ones share a file), and its name in the list of
 //	           cmd/lsiofs/root.go
 //	a metric   its field in Status (dataset.go), and its lines in fs/metrics.go

@@ -40,6 +40,11 @@ func (a *arrivals) String() string {
 		a.renamed.Load(), a.rsynced.Load(), a.inPlace.Load(), a.slow.Load(), a.halves.Load(), a.never.Load())
 }
 
+// count returns how many shards have arrived, as whole files or not.
+func (a *arrivals) count() int {
+	return int(a.renamed.Load() + a.rsynced.Load() + a.inPlace.Load() + a.slow.Load() + a.halves.Load())
+}
+
 func shardName(number int) string { return fmt.Sprintf("game.%d.txt.gz", number) }
 
 // numberOf returns the number of a shard by its name.
