@@ -117,9 +117,19 @@ func (c *directory) spoil(files *pair, r run) error {
 	return errors.Join(c.zero(files.sums.FD(), r), c.disk.touch(files.data.FD(), time.Now()))
 }
 
+// zeros are cleared sums.
+var zeros [64 << 10]byte
+
 // zero clears the sums of pages.
 func (c *directory) zero(sums int, r run) error {
-	return c.disk.write(sums, make([]byte, r.pages()*sumBytes), sumsAt(r.begin))
+	for r.begin < r.end {
+		n := min(r.pages(), int64(len(zeros)/sumBytes))
+		if err := c.disk.write(sums, zeros[:n*sumBytes], sumsAt(r.begin)); err != nil {
+			return err
+		}
+		r.begin += n
+	}
+	return nil
 }
 
 // emptyShare frees all of the share. Nothing else is in progress.

@@ -127,7 +127,8 @@ type Checked struct {
 }
 
 // Verify reads all pages of all objects, checks them, and calls visit for each object. With repair
-// it drops what does not match.
+// it drops what does not match, and what the disk can't read. It ends with ctx, also within an
+// object.
 func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked) error) error {
 	return d.each(ctx, func(f found) error {
 		e, o, err := d.describe(f)
@@ -143,7 +144,7 @@ func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked)
 			return visit(c)
 		}
 		defer o.close()
-		here, bad, err := o.verify()
+		here, bad, err := o.verify(ctx)
 		if err != nil {
 			return fmt.Errorf("cache directory %s: object %s: %w", d.dir.path, e.Name, err)
 		}
@@ -321,25 +322,49 @@ func (o *stored) count() (here int64, err error) {
 	return here, err
 }
 
-// verify checks all cached pages, and returns those that do not match their sums.
-func (o *stored) verify() (here int64, bad []run, err error) {
+// read reads pages into buf, and returns those that the disk can't read, counted from the first one:
+// its other pages may be fine.
+func (o *stored) read(r run, buf []byte) (lost pageSet, err error) {
+	n, err := o.dir.disk.read(o.files.data.FD(), buf[:r.bytes()], r.begin*pageBytes)
+	clear(buf[n:])
+	if !errors.Is(err, unix.EIO) {
+		return lost, err
+	}
+	for i := range r.pages() {
+		page := buf[i*pageBytes:][:pageBytes]
+		n, err := o.dir.disk.read(o.files.data.FD(), page, (r.begin+i)*pageBytes)
+		clear(page[n:])
+		if errors.Is(err, unix.EIO) {
+			lost.add(i)
+		} else if err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+// verify checks all cached pages, and returns those that do not match their sums, or that the disk
+// can't read.
+func (o *stored) verify(ctx context.Context) (here int64, bad []run, err error) {
 	s, buf := newSummer(o.key), make([]byte, pieceBytes)
 	err = o.chunks(func(r run, sums []byte) error {
 		for begin := r.begin; begin < r.end; begin += pieceBytes / pageBytes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			piece := run{begin, min(begin+pieceBytes/pageBytes, r.end)}
 			of := sums[(begin-r.begin)*sumBytes:][:piece.pages()*sumBytes]
 			if !slices.ContainsFunc(of, func(b byte) bool { return b != 0 }) {
 				continue
 			}
-			n, err := o.dir.disk.read(o.files.data.FD(), buf[:piece.bytes()], begin*pageBytes)
+			lost, err := o.read(piece, buf)
 			if err != nil {
 				return err
 			}
-			clear(buf[n:])
 			for i := range piece.pages() {
 				switch sum := sumOf(of, i); {
 				case sum == 0:
-				case sum == s.sum(begin+i, buf[i*pageBytes:][:pageBytes]):
+				case sum == s.sum(begin+i, buf[i*pageBytes:][:pageBytes]) && !lost.has(i):
 					here++
 				default:
 					here++

@@ -1,6 +1,7 @@
 package diskcache
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -96,6 +98,107 @@ func TestVerifyFindsEachFlippedPage(t *testing.T) {
 	s = w.open(nil)
 	require.EqualValues(t, 3, w.read(s, "a", 0, 2*mib), "what was bad is brought again: pages 0 and 1, 77, 511")
 	require.Zero(t, s.Stats().BadPages)
+}
+
+// badSector is a disk with one page that can't be read, until it is freed.
+type badSector struct {
+	kernel
+	size, at int64 // of the file and in it
+	reads    func()
+	longest  int // write
+}
+
+func (x *badSector) read(fd int, p []byte, off int64) (int, error) {
+	if x.reads != nil {
+		x.reads()
+	}
+	if st, err := x.kernel.stat(fd); err != nil || st.Size == x.size && off <= x.at && x.at < off+int64(len(p)) {
+		return 0, unix.EIO
+	}
+	return x.kernel.read(fd, p, off)
+}
+
+func (x *badSector) write(fd int, p []byte, off int64) error {
+	x.longest = max(x.longest, len(p))
+	return x.kernel.write(fd, p, off)
+}
+
+func (x *badSector) punch(fd int, off, n int64) error {
+	if off <= x.at && x.at < off+n {
+		x.at = -1
+	}
+	return x.kernel.punch(fd, off, n)
+}
+
+// A mount stops using a cache whose disk fails. Repairing it must not fail for the same reason.
+func TestVerifyRepairsPagesThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": make([]byte, mib), "b": random(2, 50_000)})
+	s := w.open(nil)
+	for path, content := range w.files {
+		w.read(s, path, 0, len(content))
+	}
+	require.NoError(t, s.Close())
+	d := w.directory()
+	d.dir.disk = &badSector{size: mib, at: 77 * pageBytes}
+	verify := func(repair bool) (bad, here int64) {
+		require.NoError(t, d.Verify(t.Context(), repair, func(c Checked) error {
+			bad += c.BadPages
+			here += c.HereBytes
+			require.Equal(t, repair && c.BadPages > 0, c.Repaired)
+			return nil
+		}))
+		return bad, here / pageBytes
+	}
+	for _, repair := range []bool{false, true} {
+		bad, here := verify(repair)
+		require.EqualValues(t, 1, bad)
+		require.EqualValues(t, 256+13, here)
+	}
+	bad, here := verify(false)
+	require.Zero(t, bad)
+	require.EqualValues(t, 255+13, here)
+	require.EqualValues(t, 1, w.read(w.open(nil), "a", 0, mib))
+}
+
+// Objects can be very large.
+func TestVerifyEndsWithItsContextWithinAnObject(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 4*mib)})
+	s := w.open(nil)
+	w.read(s, "a", 0, 4*mib)
+	require.NoError(t, s.Close())
+	d := w.directory()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reads := 0
+	d.dir.disk = &badSector{reads: func() {
+		if reads++; reads == 6 {
+			cancel()
+		}
+	}}
+	require.ErrorIs(t, d.Verify(ctx, false, func(Checked) error { return nil }), context.Canceled)
+	require.Equal(t, 6, reads)
+}
+
+// The sums of an object of 1 TiB are 1 GiB.
+func TestSpoilingALargeObjectTakesLittleMemory(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "sums"))
+	require.NoError(t, err)
+	defer f.Close()
+	pages := run{3, 1<<20 + 5}
+	for at := pages.begin - 1; at <= pages.end; at += pages.pages() / 2 {
+		_, err := f.WriteAt([]byte{1, 2, 3, 4}, sumsAt(at))
+		require.NoError(t, err)
+	}
+	_, err = f.WriteAt([]byte{1, 2, 3, 4}, sumsAt(pages.end))
+	require.NoError(t, err)
+	disk := &badSector{}
+	require.NoError(t, (&directory{disk: disk}).zero(int(f.Fd()), pages))
+	require.LessOrEqual(t, disk.longest, 64<<10)
+	all, err := os.ReadFile(f.Name())
+	require.NoError(t, err)
+	require.Equal(t, []byte{1, 2, 3, 4}, all[sumsAt(2):sumsAt(3)])
+	require.Equal(t, []byte{1, 2, 3, 4}, all[sumsAt(pages.end):])
+	require.True(t, bytes.Equal(make([]byte, pages.pages()*sumBytes), all[sumsAt(pages.begin):sumsAt(pages.end)]))
 }
 
 // A mount that reads a sealed object like a file looks at no sums, so it has to notice when others
