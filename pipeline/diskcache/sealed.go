@@ -319,6 +319,9 @@ func (x *seals) settle(w *wanted, files *pair, flush func(fd int) error) (file s
 	if err != nil {
 		return file, err
 	}
+	if file.SizeBytes != w.dataBytes() {
+		return file, errNotSealed // it was cut off: readers find out
+	}
 	if err := flush(fd); err != nil {
 		x.s.failed("flush "+w.id.URL, err)
 		return file, errors.Join(err, x.s.dir.spoil(files, run{0, pages}))

@@ -135,6 +135,19 @@ func TestMappedPagesThatAreGoneAreNotRight(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
+// A file that got shorter while it was open is not all of the object, whatever its sums are. A mapping
+// of it would end within the object.
+func TestObjectWithAShortFileIsNotSealed(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(withSeals)
+	o := w.objects["a.tar"]
+	w.read(s, "a.tar", 0, 1<<20+77)
+	require.NoError(t, os.Truncate(w.path("a.tar", ".data"), 8*pageBytes))
+	s.seals.put(s.seals.state(o))
+	require.ErrorIs(t, s.seals.seal(o, s.seals.state(o)), errNotSealed)
+	w.read(s, "a.tar", 0, 1<<20+77)
+}
+
 // flushed writes an object's data to the disk, so that sealing it does not take long.
 func (w *world) flushed(path string) {
 	w.t.Helper()
