@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/format"
-	"github.com/lsiofs/lsiofs/pipeline/read"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/crops"
@@ -43,58 +41,6 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *crops.Storage 
 	}
 	m.crops = crops.Wrap(under, config)
 	return m.crops
-}
-
-// dryOver returns a function that returns a dry run's storage of crops; nil if records are not crops.
-func (m *mount) dryOver() func(context.Context, storage.Storage) (read.DryStorage, error) {
-	if m.cropMounts() == nil {
-		return nil
-	}
-	return func(ctx context.Context, below storage.Storage) (read.DryStorage, error) {
-		x := &dryCrops{}
-		for _, s := range m.leaves() {
-			d, err := s.crops.Dry(ctx, below)
-			if err != nil {
-				return nil, errors.Join(err, x.Close())
-			}
-			x.of = append(x.of, d)
-		}
-		if x.Storage = x.of[0]; m.sources != nil {
-			next := 0
-			x.Storage = m.mixOf(func(*mount) storage.Storage { next++; return x.of[next-1] })
-		}
-		return x, nil
-	}
-}
-
-// dryCrops is the storage of crops in a dry run.
-type dryCrops struct {
-	storage.Storage // of, or the union of them
-	of              []*crops.Dry
-}
-
-// Step implements read.DryStorage.
-func (x *dryCrops) Step() bool {
-	return slices.ContainsFunc(x.of, (*crops.Dry).Step)
-}
-
-// Counts implements read.DryStorage.
-func (x *dryCrops) Counts() (n read.DryCounts) {
-	for _, d := range x.of {
-		s := d.Stats()
-		n.Decoded += s.Decoded
-		n.DecodedBytes += s.DecodedBytes
-		n.Wants += d.Wants()
-	}
-	return n
-}
-
-// Close implements storage.Storage.
-func (x *dryCrops) Close() (err error) {
-	for _, d := range x.of {
-		err = errors.Join(err, d.Close())
-	}
-	return err
 }
 
 // named returns the paths that must each have a cube. Excluded paths need not exist.

@@ -64,8 +64,8 @@ func BenchmarkPlans(b *testing.B) {
 		{name: "jsonl.zst", make: shape(synthetic.Shape{Format: "jsonl", RecordBytes: 2000, Codec: "zst"})},
 		{name: "jsonl.gz", make: shape(synthetic.Shape{Format: "jsonl", RecordBytes: 2000, Codec: "gz"})},
 		{name: "npy", make: shape(synthetic.Shape{Format: "npy", RecordBytes: 3000})},
-		{name: "--array of npy", below: true, noWeb: true, make: makeArrays, spec: func(s *spec.Spec) {
-			s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x*.npy"}, {Name: "y", Pattern: "y*.npy"}}
+		{name: "--array of npy", below: true, noWeb: true, spec: joinArrays, make: func(t testing.TB) (string, string) {
+			return makeArrays(t, 3000, 48*mib), ""
 		}},
 	}
 	for _, c := range plannedCropsList {
@@ -195,19 +195,24 @@ func meanOf(list []float64) (mean float64, text string) {
 	return mean, fmt.Sprintf("%.2f (%.2f–%.2f)", mean, least, most)
 }
 
-// makeArrays writes arrays that are read together.
-func makeArrays(t testing.TB) (dir, pattern string) {
+// makeArrays writes arrays that are read together, with rows of rowBytes and of 40 bytes.
+func makeArrays(t testing.TB, rowBytes, bytes int64) (dir string) {
 	dir = t.TempDir()
+	n := uint64(bytes / rowBytes / 4)
 	for i := range uint64(4) {
-		for name, size := range map[string]int64{"x": 3000, "y": 40} {
-			s := synthetic.Shape{Format: "npy", RecordBytes: size}
+		for name, size := range map[string]int64{"x": rowBytes, "y": 40} {
 			f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s%d.npy", name, i)))
 			require.NoError(t, err)
-			require.NoError(t, s.WriteShard(f, i*4000, 4000, nil))
+			require.NoError(t, synthetic.Shape{Format: "npy", RecordBytes: size}.WriteShard(f, i*n, n, nil))
 			require.NoError(t, f.Close())
 		}
 	}
-	return dir, ""
+	return dir
+}
+
+// joinArrays makes a spec read the arrays of makeArrays together.
+func joinArrays(s *spec.Spec) {
+	s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x*.npy"}, {Name: "y", Pattern: "y*.npy"}}
 }
 
 // serveFiles serves the files below a directory.

@@ -89,6 +89,32 @@ func TestPlansAreWhatAStreamThenReads(t *testing.T) {
 	}
 }
 
+// A plan of arrays that are read together counts the reads of their files, whose rows are read
+// together or, if they are long, one by one.
+func TestPlansOfArraysReadTogetherAreWhatAStreamThenReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine reads, and the race detector changes no count")
+	}
+	const mib = 1 << 20
+	for _, rowBytes := range []int64{3000, 40_000} {
+		dir := makeArrays(t, rowBytes, 30*mib)
+		for _, memory := range []int64{12 * mib, 64 * mib} {
+			for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
+				t.Run(fmt.Sprintf("rows of %d bytes, %d MiB, shuffle %s", rowBytes, memory/mib, shuffle), func(t *testing.T) {
+					s := spec.Default()
+					s.Dataset, s.IndexDir, s.Cache.Off, s.Direct = dir, t.TempDir(), true, spec.DirectOn
+					joinArrays(&s)
+					s.Order.Shuffle, s.Order.SizeRecords, s.MemoryBytes, s.Deal.Workers = shuffle, 1024, memory, 1
+					ratios := map[string][]float64{}
+					planAndRead(t, s, true, nil, ratios)
+					require.InEpsilon(t, 1, ratios["requests"][0], 0.05)
+					require.InEpsilon(t, 1, ratios["bytes"][0], 0.05)
+				})
+			}
+		}
+	}
+}
+
 // A plan of short records in little memory is what is read of them, whatever sizes a program reads
 // in, and in whatever order the kernel asks for that: which records are read together depends on
 // the order and on --memory alone. Measured: within 0.5 % of the reads, and 4 % of the bytes.

@@ -70,8 +70,8 @@ const replyBytes = 1 << 20
 // and advance only while the reader waits, as if the reader spent no time between its calls. So it
 // counts about what would really happen. Without a spool it is the same each time.
 //
-// It reads nothing, but for sizes of what records are computed from (Options.DryOver). It allocates the tables of pieces and the buffers of decoders, but no memory
-// for records. If there are more than about a million records it simulates the first ones, and
+// It reads nothing, but for sizes of what records are computed from (Options.DryOver). It allocates
+// the tables of pieces and the buffers of decoders, but no memory for records. If there are more than about a million records it simulates the first ones, and
 // extrapolates from their second half. It ends early with the context's error.
 func (s *Survey) DryRun(ctx context.Context, seq Sequence, phase Subset, n uint64, how Choice) (Forecast, error) {
 	d, err := s.newDryRun(ctx, how)
@@ -241,7 +241,7 @@ func (d *dryRun) count(k uint64) counts {
 	c.passes, _ = d.index.decoders()
 	if d.over != nil {
 		x := d.over.Counts()
-		c.chunks, c.decoded = x.Decoded, x.DecodedBytes
+		c.chunks, c.decoded = x.Decoded, c.decoded+x.DecodedBytes
 	}
 	if s.Spool != nil {
 		c.spooled = s.Spool.Decoded

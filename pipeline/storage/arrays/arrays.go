@@ -46,6 +46,7 @@ type Storage struct {
 	under   storage.Storage
 	caps    storage.Caps // of under
 	framing Framing
+	dry     *Dry // what the storage is in a dry run; nil: it reads
 
 	inflight storage.Inflight
 	mu       sync.Mutex
@@ -285,7 +286,11 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		}
 		if len(parts) == 0 { // an error, or the range has no bytes of a file
 			x.pending.Store(1)
-			go x.done(err)
+			if s.dry != nil && err == nil {
+				s.dry.empty = append(s.dry.empty, x)
+			} else {
+				go x.done(err)
+			}
 			continue
 		}
 		x.pending.Store(int32(len(parts)))
@@ -299,14 +304,20 @@ func (s *Storage) Submit(reads []*storage.Read) {
 // split fills in the bytes that are not from files, and returns the reads of files for the rest.
 func (x *reading) split(o *object) (reads []*storage.Read) {
 	buf, from := x.read.Buf, x.read.OffsetBytes-int64(len(o.prologue)) // relative to the records
+	dry := x.storage.dry != nil
 	if from < 0 {
-		buf = buf[copy(buf, o.prologue[x.read.OffsetBytes:]):]
-		from = 0
+		n := min(-from, int64(len(buf)))
+		if !dry {
+			copy(buf[:n], o.prologue[x.read.OffsetBytes:])
+		}
+		buf, from = buf[n:], 0
 	}
 	if len(buf) == 0 {
 		return nil
 	}
-	clear(buf)
+	if !dry {
+		clear(buf)
+	}
 	to := from + int64(len(buf))
 	for i := range o.parts {
 		p := &o.parts[i]
@@ -329,8 +340,10 @@ func (x *reading) split(o *object) (reads []*storage.Read) {
 		place := func(row int64) int64 { return row*o.recordBytes + p.place - from }
 		if last > first && p.rowBytes < togetherBytes {
 			l := layout{first: place(first), skipped: skip, rowBytes: p.rowBytes, recordBytes: o.recordBytes}
-			l.rows = make([]byte, (last-first)*p.rowBytes-skip+end)
-			x.layouts = append(x.layouts, l)
+			l.rows = x.storage.rows((last-first)*p.rowBytes - skip + end)
+			if !dry {
+				x.layouts = append(x.layouts, l)
+			}
 			reads = append(reads, x.of(p, first*p.rowBytes+skip, l.rows))
 			continue
 		}
