@@ -47,21 +47,39 @@ func forecastAndRead(t *testing.T, d *readtest.Dataset, seq readtest.List, cfg O
 	return dry, [2]int64{int64(dry.Reads), dry.ReadBytes}, [2]int64{int64(real.Reads), real.ReadBytes}
 }
 
-// requireWithin requires that a forecast differs from what happened by at most a share of it.
-func requireWithin(t *testing.T, share float64, dry, real Forecast) {
-	t.Helper()
+// dryRatios are forecast ÷ real of what is counted, a value for each order.
+type dryRatios map[string][]float64
+
+func (r dryRatios) add(dry, real Forecast) {
 	for name, x := range map[string][2]float64{
 		"reads": {float64(dry.Reads), float64(real.Reads)}, "bytes": {float64(dry.ReadBytes), float64(real.ReadBytes)},
 		"decoded bytes": {float64(dry.DecodedBytes), float64(real.DecodedBytes)}, "pieces": {float64(dry.Pieces), float64(real.Pieces)},
 		"spooled shards": {float64(dry.Spooled), float64(real.Spooled)},
 	} {
-		require.InDelta(t, x[1], x[0], share*x[1], name)
+		if x != [2]float64{} {
+			r[name] = append(r[name], x[0]/x[1])
+		}
+	}
+}
+
+// requireMeans requires that the mean of each is 1, or differs from it by at most a share.
+func (r dryRatios) requireMeans(t *testing.T, share float64, seeds []uint64) {
+	t.Helper()
+	for name, list := range r {
+		t.Logf("%s, forecast ÷ real of the orders with seeds %d: %.3f", name, seeds, list)
+		mean := 0.0
+		for _, x := range list {
+			mean += x / float64(len(list))
+		}
+		require.InDelta(t, 1, mean, share, "%s: forecast ÷ real", name)
 	}
 }
 
 // A dry run counts what a reader then takes: exactly if memory holds what waits or if only what
-// comes next is read, and within about a tenth if pieces are dropped and read again. What decoders
-// keep in passing depends on when they run, so with these it may be off by more.
+// comes next is read, and within a tenth if pieces are dropped and read again. What decoders of
+// compressed shards keep in passing depends on when they run: a real one runs while its reader has
+// what it needs, and keeps what there happens to be room for. So with these the mean of several
+// orders is within a tenth; a single one may be off by a quarter.
 func TestADryRunCountsWhatIsRead(t *testing.T) {
 	countsInTurn(t)
 	const mib = 1 << 20
@@ -110,18 +128,25 @@ func TestADryRunCountsWhatIsRead(t *testing.T) {
 				if c.read == spec.ReadSpool {
 					cfg.Spool = spoolConfig(t, c.memory, o).Spool
 				}
-				seq := readtest.Epoch(t, d.Index, o, 0)
-				if c.records > 0 {
-					seq = seq[:c.records]
+				seeds, within := []uint64{o.Seed}, c.within
+				if c.read == spec.ReadScan && c.shape.Codec != "" {
+					seeds = []uint64{1, 2, 3, 4, 5}
+					if c.shape.Member > 0 && shuffle == spec.ShuffleFull {
+						within = 0.2 // short frames are decoded for a record or two: means of forecasts are 7 to 13 % above
+					}
 				}
-				dry, real := dryAndReal(t, d, seq, cfg)
-				within := c.within
-				if c.read == spec.ReadScan && c.shape.Codec != "" && c.within > 0 {
-					// When real decoders run decides what is decoded again: with 5 orders, forecasts were up
-					// to 12 % off in reservoir order, and up to 9 % in full order.
-					within = map[spec.Shuffle]float64{spec.ShuffleNone: c.within, spec.ShuffleReservoir: 0.3, spec.ShuffleFull: 0.2}[shuffle]
+				ratios := dryRatios{}
+				var dry, real Forecast
+				for _, o.Seed = range seeds {
+					cfg.Order = o
+					seq := readtest.Epoch(t, d.Index, o, 0)
+					if c.records > 0 {
+						seq = seq[:c.records]
+					}
+					dry, real = dryAndReal(t, d, seq, cfg)
+					ratios.add(dry, real)
 				}
-				requireWithin(t, within, dry, real)
+				ratios.requireMeans(t, within, seeds)
 				if c.within == 0 {
 					require.True(t, dry.Fits)
 					require.False(t, dry.Estimated)
