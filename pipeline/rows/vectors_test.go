@@ -116,7 +116,7 @@ func TestVectorsOfArrays(t *testing.T) {
 	s := Schema{{"x", tInt32}, {"v", listOf(tFloat)}}
 	all := shard{columns: [][]any{
 		ints(-1, 0, 1, 2),
-		{[]any{0.0, 0.5, -0.0}, []any{1.0, 1.5, -1.0}, []any{2.0, 2.5, -2.0}, []any{3.0, 3.5, -3.0}},
+		{[]any{0.0, 0.5, 0.0}, []any{1.0, 1.5, -1.0}, []any{2.0, 2.5, -2.0}, []any{3.0, 3.5, -3.0}},
 	}}
 	columns := resolved(t, s, "")
 	p, err := NewNPY(columns, nil, 0)
