@@ -125,15 +125,24 @@ func (f *finder) refuseLogged(format string, objects []storage.Object) error {
 	return nil
 }
 
-// resolve completes the parameters of a format that depend on the first shard.
+// resolve completes the parameters of a format that depend on the first shard that is not damaged.
+// If all are damaged, any will do: the index pass then returns an error.
 func (f *finder) resolve(ctx context.Context, d *Found) (err error) {
 	first := d.Shards[0].Object
 	if !formats.Unresolved(d.Format) {
 		return nil
 	}
-	resolved, err := Resolve(ctx, f.Reads, d.Format, first)
-	if err != nil {
-		return err
+	resolved := formats.Resolutions(d.Format)[0]
+	for _, s := range d.Shards {
+		r, err := Resolve(ctx, f.Reads, d.Format, s.Object)
+		if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		resolved = r
+		break
 	}
 	if d.Unpacker, err = formats.New(resolved); err != nil {
 		return err
