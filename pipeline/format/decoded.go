@@ -31,10 +31,13 @@ type Decoded struct {
 }
 
 // NewDecoded opens a decoder of codec for raw, a file of sizeBytes bytes, at a member. It reads in
-// portions of 256 KiB. The caller closes it.
+// portions of 256 KiB, or, with a RangeCodec, what its decoder asks for. The caller closes it.
 func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decoded, error) {
 	if at.RawBytes < 0 || at.RawBytes > sizeBytes {
 		return nil, fmt.Errorf("entry at byte %d of a file of %d bytes", at.RawBytes, sizeBytes)
+	}
+	if ranges, ok := codec.(RangeCodec); ok {
+		return &Decoded{decoder: ranges.NewRangeDecoder(exactReaderAt{raw}, sizeBytes, RangeStart{RawBytes: at.RawBytes}), offset: at.DecodedBytes}, nil
 	}
 	section := &forwardReader{raw: raw, off: at.RawBytes, size: sizeBytes}
 	decoder, err := codec.NewDecoder(section, at.RawBytes)

@@ -71,11 +71,14 @@ func (s *Session) Rows() []*Measurement {
 			return s.measureCeiling(ctx, n)
 		}})
 	}
-	fetchLimit := rowPreadRandomHot
+	fetchLimit, decodeLimit := rowPreadRandomHot, RowDecode
 	switch {
 	case s.Scope.Files:
 		fetchLimit = RowTar
 		l.Add(Measurement{ID: RowTar, Name: "tar c of all files, to a pipe", Measure: s.measureTar})
+	case s.Scope.Tables: // there is no other program that decodes them to the same bytes
+		decodeLimit, fetchLimit = RowDecodeOwn, RowDecodeOwn
+		l.Add(Measurement{ID: RowDecodeOwn, Name: "lsiofs' decoders alone, into new memory", Measure: s.measureDecodeOwn})
 	case s.Scope.Compressed:
 		fetchLimit = RowDecode
 		l.Add(Measurement{ID: RowDecode, Name: s.decoderText(), Measure: s.measureDecode})
@@ -100,10 +103,10 @@ func (s *Session) Rows() []*Measurement {
 	if s.Scope.Compressed {
 		// If whole shards are decoded before the first byte, only the total time counts.
 		l.Add(Measurement{ID: RowCat, Name: "cat | reader, from start to end", Measure: s.measureCat})
-		l.Add(Measurement{ID: RowMountWhole, Name: "mount, from start to the first epoch's end", Against: RowDecode, Measure: s.measureWhole})
+		l.Add(Measurement{ID: RowMountWhole, Name: "mount, from start to the first epoch's end", Against: decodeLimit, Measure: s.measureWhole})
 		l.Add(Measurement{ID: RowMountFirst, Name: "the same", Against: RowCat, Measure: func(context.Context) (Reading, error) { return s.lastWhole, nil }})
-		l.Add(Measurement{ID: RowMountEpoch, Name: "mount, first epoch of a process", Against: RowDecode, Measure: s.measureFirst})
-		s.addPoints(l)
+		l.Add(Measurement{ID: RowMountEpoch, Name: "mount, first epoch of a process", Against: decodeLimit, Measure: s.measureFirst})
+		s.addPoints(l, decodeLimit)
 		s.addTensors(l)
 	} else {
 		l.Add(Measurement{ID: RowCat, Name: "cat | reader, first epoch of a process", Measure: s.measureCat})

@@ -202,7 +202,7 @@ func (s *Session) measureDecodeOwn(ctx context.Context) (Reading, error) {
 		return Reading{}, NotMeasured("%w", err)
 	}
 	type work struct {
-		shard string
+		shard int
 		to    []byte
 	}
 	works := make(chan work)
@@ -213,7 +213,7 @@ func (s *Session) measureDecodeOwn(ctx context.Context) (Reading, error) {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for w := range works {
-				err := decodeInto(ctx, w.shard, w.to)
+				err := s.decodeInto(ctx, w.shard, w.to)
 				mu.Lock()
 				errs = append(errs, err)
 				mu.Unlock()
@@ -221,9 +221,8 @@ func (s *Session) measureDecodeOwn(ctx context.Context) (Reading, error) {
 		})
 	}
 	rest := memory
-	for i, shard := range s.Scope.Shards {
-		n := s.Scope.decodedBytes[i]
-		works <- work{shard, rest[:n]}
+	for i, n := range s.Scope.decodedBytes {
+		works <- work{i, rest[:n]}
 		rest = rest[n:]
 	}
 	close(works)
@@ -234,8 +233,8 @@ func (s *Session) measureDecodeOwn(ctx context.Context) (Reading, error) {
 }
 
 // decodeInto decodes a shard to memory of its decoded size.
-func decodeInto(ctx context.Context, shard string, to []byte) error {
-	from, err := openDecoded(shard)
+func (s *Session) decodeInto(ctx context.Context, shard int, to []byte) error {
+	from, err := s.openDecoded(shard)
 	if err != nil {
 		return err
 	}
@@ -257,13 +256,13 @@ type decodedShard struct {
 	decoder *format.Decoded // nil if the shard is not compressed
 }
 
-func openDecoded(shard string) (*decodedShard, error) {
-	file, err := os.Open(shard)
+func (s *Session) openDecoded(shard int) (*decodedShard, error) {
+	file, err := os.Open(s.Scope.Shards[shard])
 	if err != nil {
 		return nil, err
 	}
 	d := &decodedShard{Reader: file, file: file}
-	codec := formats.ParseName(shard).Codec
+	codec := s.Scope.codecs[shard]
 	if codec == nil {
 		return d, nil
 	}
@@ -286,10 +285,10 @@ func (d *decodedShard) Close() error {
 	return d.file.Close()
 }
 
-// addPoints adds rows for what is slow with shards that are compressed as a whole: the first
-// byte, a jump, and little memory.
-func (s *Session) addPoints(l *Measurements) {
-	l.Add(Measurement{ID: RowMountHalf, Name: "mount, --memory half the decoded size, from start to end", Against: RowDecode, Measure: s.measureHalf})
+// addPoints adds rows for what is slow with compressed shards: the first byte, a jump, and little
+// memory. limit is the row of decoding alone.
+func (s *Session) addPoints(l *Measurements, limit string) {
+	l.Add(Measurement{ID: RowMountHalf, Name: "mount, --memory half the decoded size, from start to end", Against: limit, Measure: s.measureHalf})
 	l.Add(Measurement{ID: RowPlain, Name: "mount of the decoded shards, --memory half of them, per second of processor time", Measure: s.measurePlain})
 	l.Add(Measurement{ID: RowKept, Name: "the same of shards that an earlier mount has decoded into the cache", Against: RowPlain, Measure: s.measureKept})
 	if s.Scope.Codec != "gzip" {
@@ -325,7 +324,7 @@ func (s *Session) measurePlain(ctx context.Context) (Reading, error) {
 	if s.Scope.allDecoded > mostKeptBytes {
 		return Reading{}, NotMeasured("a copy of the decoded shards takes more than %d GiB", mostKeptBytes>>30)
 	}
-	if len(s.Scope.Shards) == 0 || s.Scope.Games {
+	if len(s.Scope.Shards) == 0 || s.Scope.Games || s.Scope.Tables {
 		return Reading{}, NotMeasured("a copy of the decoded shards would be another dataset")
 	}
 	if s.plain == "" {
@@ -350,8 +349,8 @@ func (s *Session) copyDecoded(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, shard := range s.Scope.Shards {
-		if err := copyShard(ctx, shard, filepath.Join(dir, filepath.Base(formats.ParseName(shard).Plain))); err != nil {
+	for i, shard := range s.Scope.Shards {
+		if err := s.copyShard(ctx, i, filepath.Join(dir, filepath.Base(formats.ParseName(shard).Plain))); err != nil {
 			return err
 		}
 	}
@@ -359,8 +358,8 @@ func (s *Session) copyDecoded(ctx context.Context, dir string) error {
 }
 
 // copyShard writes the decoded bytes of a shard to a new file.
-func copyShard(ctx context.Context, shard, path string) (err error) {
-	from, err := openDecoded(shard)
+func (s *Session) copyShard(ctx context.Context, shard int, path string) (err error) {
+	from, err := s.openDecoded(shard)
 	if err != nil {
 		return err
 	}

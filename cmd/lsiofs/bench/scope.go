@@ -39,11 +39,13 @@ type Scope struct {
 	Codec       string  // of the first shard, "" for none
 	Files       bool    // shards are directories
 	Games       bool    // shards are lc0's, and streams consist of their frames
+	Tables      bool    // shards are tables, and streams consist of their rows
 	Whole       bool
 	bytes       int64    // of the measured part
 	extents     []extent // of the epoch's records, in its order; empty if compressed
 	Shards      []string // paths of all shards
 	shardBytes  []int64
+	codecs      []format.Codec // of the shards, nil for none
 	// decodedBytes are the sizes of the decoded shards.
 	decodedBytes []int64
 	allDecoded   int64  // their sum
@@ -57,6 +59,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*Scope, e
 	s := &Scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
 	_, s.Files = c.Unpacker().(format.Foldered)
 	s.Games = c.Format().Name == "lc0" && c.Format().As == ""
+	s.Tables = c.Format().Name == "parquet"
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
@@ -72,6 +75,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*Scope, e
 		s.Shards = append(s.Shards, filepath.Join(c.Root(), shard.Object.Path))
 		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
 		s.decodedBytes = append(s.decodedBytes, shard.DecodedBytes)
+		s.codecs = append(s.codecs, shard.Codec)
 		s.pointBytes += c.PointBytes(i)
 		s.allDecoded += shard.DecodedBytes
 		s.Compressed = s.Compressed || shard.Codec != nil
