@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/rows"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -34,6 +35,7 @@ type Report struct {
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	Games        *Games            `json:"games,omitempty"`  // for lc0
+	Tokens       *Tokens           `json:"tokens,omitempty"` // with --pack
 	Crops        *Crops            `json:"crops,omitempty"`  // for zarr
 	Records      uint64            `json:"records"`          // after split and sample, in the epoch
 	Split        *splitInfo        `json:"split,omitempty"`  // nil: none
@@ -53,6 +55,20 @@ type Report struct {
 	Sources      []Source          `json:"sources,omitempty"` // of a mixture of datasets
 	// Storage determines the reads that a mount would make.
 	Storage storage.Profile `json:"storage"`
+}
+
+// Tokens are those of lists that are packed. Rest are those after the last record of each shard,
+// which are left out.
+type Tokens struct {
+	All  int64 `json:"all"`
+	Rest int64 `json:"left_out"`
+}
+
+// add adds the tokens of a shard.
+func (t *Tokens) add(p rows.Pack, decodedBytes, tokenBytes int64) {
+	n := decodedBytes / tokenBytes
+	t.All += n
+	t.Rest += p.Rest(n)
 }
 
 // Rows describes the rows that streams contain in place of records.
@@ -136,8 +152,19 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	if sample := s.Order.Sample; sample.Or() != (spec.Subsample{}) {
 		i.Sample = &sampleInfo{sample.Of, sample.Seed, s.Epoch, c.Records(), c.StreamBytes()}
 	}
+	pack, err := rows.ParsePack(c.Format().Rows.Pack)
+	tokenBytes := int64(0)
+	if packed := err == nil; packed {
+		i.Tokens = &Tokens{}
+		var size [1]int64
+		c.Sizes([]uint64{0}, size[:])
+		tokenBytes = size[0] / pack.Tokens()
+	}
 	for n := range c.Shards() {
 		shard := c.Shard(n)
+		if i.Tokens != nil {
+			i.Tokens.add(pack, shard.DecodedBytes, tokenBytes)
+		}
 		i.RawBytes += shard.Object.SizeBytes
 		i.DecodedBytes += shard.DecodedBytes
 		i.EntryPoints += shard.EntryPoints
@@ -158,7 +185,6 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	if i.Format == "lc0" {
 		i.Games = gamesOf(c)
 	}
-	var err error
 	if i.Crops, err = CropsOf(ctx, d); err != nil {
 		return i, err
 	}

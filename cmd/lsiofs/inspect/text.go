@@ -20,7 +20,7 @@ import (
 func (i Report) Print(u *terminal.UI) error {
 	rows := [][2]string{
 		{"dataset", i.Root},
-		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
+		{"format", strings.TrimSuffix(i.Format+", "+strings.ReplaceAll(i.Kind, "\n", ", rows of "), ", ")},
 		{"fingerprint", i.Fingerprint},
 		{"shards", fmt.Sprintf("%s (%d compressed), %s skipped", terminal.Count(uint64(i.Shards)), i.CompressedShards, terminal.Plural(uint64(i.PassedOver), "file"))},
 		{"records", fmt.Sprintf("%s, %s entry points", terminal.Count(i.Records), terminal.Count(i.EntryPoints))},
@@ -34,6 +34,9 @@ func (i Report) Print(u *terminal.UI) error {
 	}
 	if i.Crops != nil {
 		rows = i.cropsRows()
+	}
+	if t := i.Tokens; t != nil {
+		rows = slices.Insert(rows, 5, [2]string{"tokens", fmt.Sprintf("%s, %s of them left out after the last record of each shard", terminal.Count(uint64(t.All)), terminal.Count(uint64(t.Rest)))})
 	}
 	if i.Games != nil {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.Text()})
