@@ -49,8 +49,8 @@ func newRootCommand(g *globals, verb string) *cobra.Command {
 		Long: `lsiofs mounts a dataset as shuffled training streams: one file per worker, of exactly
 known size, that any program can read. A dataset consists of shards (tar, JSON lines,
 TFRecord, npy, fixed-size records, games of Leela Chess Zero, all also compressed with
-gzip, zstd or lz4), of Zarr arrays, or of folders of single files. A checkpoint is a
-small JSON file that works with any number of workers.`,
+gzip, zstd or lz4; Parquet), of Zarr arrays, or of folders of single files. A
+checkpoint is a small JSON file that works with any number of workers.`,
 		Example: `  lsiofs demo
   lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs cat /data/train --worker 0/4 | tar -t | head`,

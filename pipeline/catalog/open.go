@@ -433,6 +433,9 @@ func (o *opening) refuseEmpty(shards []index.Shard) error {
 		all.Err = fmt.Errorf("%s holds no records in %s: --on-corrupt skip left out what is damaged, such as %s", &o.target, files(len(shards)), first)
 		return all
 	}
+	if pack := o.found.Format.Rows.Pack; pack != "" {
+		return fmt.Errorf("%s holds no records in %s of format %s: none has as many tokens as --pack %s needs", &o.target, files(len(shards)), o.found.Format.Name, pack)
+	}
 	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or choose another --format", &o.target, files(len(shards)), o.found.Format.Name)
 }
 
@@ -502,7 +505,7 @@ func kindText(kind string, from int) string {
 	if from > 0 {
 		text = "…" + text
 	}
-	return strings.ToValidUTF8(text, "")
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\n", ", rows of "), "")
 }
 
 // differAt returns an offset a little before the first difference of two kinds, or 0 if that is

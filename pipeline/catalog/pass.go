@@ -194,6 +194,8 @@ func (p *pass) judge(ctx context.Context, c discover.Shard, name string, failure
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &refused) && refused.Settings:
+		return fmt.Errorf("%s: %w", name, err)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%s: %w; or leave the file out with --exclude or a pattern (--on-corrupt skip does not)", name, err)
 	case errors.Is(err, storage.ErrChanged):

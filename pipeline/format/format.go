@@ -329,11 +329,18 @@ func Corrupt(record, offsetBytes int64, format string, args ...any) *CorruptErro
 
 // RefusedError reports input that lsiofs does not read, whatever the value of --on-corrupt.
 type RefusedError struct {
-	OffsetBytes int64
+	OffsetBytes int64 // -1: it is not at one place
 	Reason      string
+	// Settings means that flags don't fit the shard: others would be accepted.
+	Settings bool
 }
 
-func (e *RefusedError) Error() string { return fmt.Sprintf("offset %d: %s", e.OffsetBytes, e.Reason) }
+func (e *RefusedError) Error() string {
+	if e.OffsetBytes < 0 {
+		return e.Reason
+	}
+	return fmt.Sprintf("offset %d: %s", e.OffsetBytes, e.Reason)
+}
 
 // Specification has the pages that define shards and records, of all formats. RECORDS.md is the
 // first: "lsiofs help records" prints it.

@@ -52,7 +52,8 @@ type PartDecoder interface {
 // to depends on the format's parameters and on the shard's path.
 //
 // The RawBytes of a part only distinguish it from the shard's other parts, and are ascending. No
-// checksum is verified at a part's end.
+// checksum is verified at a part's end. Damage names the part and its place in the file itself: its
+// RawOffset is -1.
 type RangeCodec interface {
 	PartCodec
 	// Decoding describes on what the decoded bytes depend besides the file's: two codecs with the
@@ -308,7 +309,7 @@ func (r partReader) Read(p []byte) (int, error) {
 }
 
 // Lose leaves out the whole part that was read last: OffsetBytes returns to the part's start. It
-// fills in the place and the part's name in damage.
+// fills in the place in damage and, unless the codec is a RangeCodec, the part's name.
 func (s *Parts) Lose(damage *CorruptError) {
 	placed := *damage
 	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
@@ -320,13 +321,15 @@ func (s *Parts) Lose(damage *CorruptError) {
 // PartName returns the name of the current part, for messages; "" if the whole file is the part.
 func (s *Parts) PartName() string { return s.decoder.PartName() }
 
-// Lack notes damage of a single record of a part that is kept. It prepends the part's name to
-// damage.Part.
+// Lack notes damage of a single record of a part that is kept. Unless the codec is a RangeCodec, it
+// prepends the part's name to damage.Part.
 func (s *Parts) Lack(damage *CorruptError) { s.note(*damage) }
 
 func (s *Parts) note(d CorruptError) {
-	d.RawOffset = s.raw
-	if len(s.losses.First) < MaxListedLosses { // the name is formatted only if it is kept
+	if !s.ranges { // a row group is not at one place of the file
+		d.RawOffset = s.raw
+	}
+	if !s.ranges && len(s.losses.First) < MaxListedLosses { // the name is formatted only if it is kept
 		d.Part = strings.TrimPrefix(strings.Join([]string{s.PartName(), d.Part}, ", "), ", ")
 		d.Part = strings.TrimSuffix(d.Part, ", ")
 	}

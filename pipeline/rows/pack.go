@@ -2,6 +2,7 @@ package rows
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,11 @@ func ParsePack(text string) (Pack, error) {
 		return Pack{}, refused("", "--pack %s: it must be a number of tokens from 1 to %d, such as 4096, or 4096+1 for records that also have the token after them", text, int64(MaxPack))
 	}
 	return Pack{Length: n, Labels: labels}, nil
+}
+
+// IsTokenDtype reports whether text is a dtype of tokens, or "", which means that of the lists.
+func IsTokenDtype(text string) bool {
+	return slices.Contains([]string{"", "u2", "u4", "i4", "i8"}, text)
 }
 
 // String returns the text in a fingerprint: "4096+1 eos 0 dtype u2".
@@ -107,18 +113,11 @@ func NewPacker(p Pack, columns []Column) (*Packer, error) {
 	}
 	k := &Packer{Pack: p, list: c.Type, elem: c.Type.Fields[0].Type, column: c.Name}
 	k.bits, k.unsigned = k.elem.Bits, k.elem.Unsigned
-	switch p.Dtype {
-	case "":
-	case "u2":
-		k.bits, k.unsigned = 16, true
-	case "u4":
-		k.bits, k.unsigned = 32, true
-	case "i4":
-		k.bits, k.unsigned = 32, false
-	case "i8":
-		k.bits, k.unsigned = 64, false
-	default:
-		return nil, refused("", "--dtype %s: it must be u2, u4, i4 or i8", p.Dtype)
+	if p.Dtype != "" {
+		if !IsTokenDtype(p.Dtype) {
+			return nil, refused("", "--dtype %s: it must be u2, u4, i4 or i8", p.Dtype)
+		}
+		k.bits, k.unsigned = int(p.Dtype[1]-'0')*8, p.Dtype[0] == 'u'
 	}
 	if p.HasEOS {
 		if !fits(p.EOS, k.bits, k.unsigned) {

@@ -426,5 +426,5 @@ func suggestion(extension string) string {
 			return "if they are games of Leela Chess Zero, try --format lc0"
 		}
 	}
-	return "choose what they are with --format tar, jsonl, tfrecord, npy, lines, lc0, files, or fixed and --record-bytes N (lsiofs help formats)"
+	return "choose what they are with --format tar, jsonl, tfrecord, npy, parquet, lines, lc0, files, or fixed and --record-bytes N (lsiofs help formats)"
 }

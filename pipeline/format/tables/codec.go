@@ -111,7 +111,7 @@ type decoder struct {
 func (d *decoder) open() error {
 	c := d.codec
 	if c.packed != "" {
-		return &format.RefusedError{Reason: fmt.Sprintf("its name implies that it is compressed with %s as a whole, which is not read: decompress it; Parquet compresses its pages", c.packed)}
+		return errPacked(c.packed)
 	}
 	f, is := d.start.Outline.(*parquet.File)
 	if !is {
@@ -157,7 +157,7 @@ func (d *decoder) Next() (int64, error) {
 	}
 	if d.file == nil {
 		if err := d.open(); err != nil {
-			d.failure = translated(err, d.done)
+			d.failure = refusal(err)
 			return 0, d.failure
 		}
 		d.rawAt = -1
@@ -311,7 +311,7 @@ func (d *decoder) lose(damage *rows.DamageError) {
 	if len(d.lost) < mostLosses {
 		d.lost = append(d.lost, &format.CorruptError{
 			Record: -1, OffsetBytes: d.done + int64(len(d.buf)), RawOffset: -1,
-			Part: fmt.Sprintf("row %d, column %s", d.row, damage.Column), Reason: damage.Reason,
+			Part: fmt.Sprintf("row group %d, row %d, column %s", d.group, d.row, damage.Column), Reason: damage.Reason,
 		})
 	}
 }
@@ -325,10 +325,29 @@ func (d *decoder) placed(err error) error {
 		return err
 	}
 	err = translated(err, d.done)
+	if damage, ok := errors.AsType[*format.CorruptError](err); ok && damage.Part != "" {
+		damage.Part = fmt.Sprintf("row group %d, row %d or after it%s", d.group, d.row, damage.Part)
+	}
 	if refused, ok := errors.AsType[*format.RefusedError](err); ok {
 		err = &format.RefusedError{OffsetBytes: refused.OffsetBytes, Reason: fmt.Sprintf("row group %d, row %d: %s", d.group, d.row, refused.Reason)}
 	}
 	return err
+}
+
+// refusal returns an error of opening a shard for callers: it is at no place of the decoded shard,
+// and what the columns are refused for can be changed by flags.
+func refusal(err error) error {
+	if _, is := errors.AsType[*rows.RefusedError](err); is {
+		err = translated(err, -1)
+		err.(*format.RefusedError).Settings = true
+		return err
+	}
+	return translated(err, 0)
+}
+
+// errPacked refuses a shard whose name has the ending of a codec.
+func errPacked(codec string) error {
+	return &format.RefusedError{OffsetBytes: -1, Reason: fmt.Sprintf("its name implies that it is compressed with %s as a whole, which is not read: decompress it; Parquet compresses its pages", codec)}
 }
 
 // translated returns an error of packages parquet and rows as one of package format.
@@ -338,7 +357,11 @@ func translated(err error, decodedBytes int64) error {
 		if damage.Column != "" {
 			reason = "column " + damage.Column + ": " + reason
 		}
-		return &format.CorruptError{Record: -1, OffsetBytes: decodedBytes, RawOffset: damage.RawOffset, Reason: reason}
+		x := &format.CorruptError{Record: -1, OffsetBytes: decodedBytes, RawOffset: -1, Reason: reason}
+		if damage.Group >= 0 {
+			x.Part = fmt.Sprintf(", at byte %d of the file", damage.RawOffset)
+		}
+		return x
 	}
 	if refused, ok := errors.AsType[*rows.RefusedError](err); ok {
 		reason := refused.Reason

@@ -100,7 +100,9 @@ func choiceOf(f spec.Format) (c rows.Choice, err error) {
 		}
 		c.Pack.HasEOS = true
 	}
-	c.Pack.Dtype = f.Rows.Dtype
+	if c.Pack.Dtype = f.Rows.Dtype; !rows.IsTokenDtype(c.Pack.Dtype) {
+		return c, fmt.Errorf("--dtype %s: it must be u2, u4, i4 or i8", c.Pack.Dtype)
+	}
 	c.Presentation, err = rows.Present(string(f.As), true, nil)
 	return c, err
 }
@@ -124,11 +126,11 @@ func Resolve(f spec.Format, raw io.ReaderAt, sizeBytes int64) (spec.Format, erro
 	}
 	file, err := parquet.Open(raw, sizeBytes)
 	if err != nil {
-		return f, translated(err, 0)
+		return f, refusal(err)
 	}
 	columns, err := rows.Resolve(file.Schema, c.Columns)
 	if err != nil {
-		return f, translated(err, 0)
+		return f, refusal(err)
 	}
 	p, err := rows.Present("", false, columns)
 	f.As = spec.As(p)
