@@ -24,7 +24,7 @@ type Page struct {
 // topics are the pages in this directory, in the order in which a new user may need them. A page's
 // file is named after its topic, with the extension .md.
 var topics = []string{
-	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "zarr", "python", "storage", "remote", "web", "filter", "observing", "failures",
+	"tree", "checkpoints", "shuffle", "mixtures", "growing", "formats", "parquet", "zarr", "python", "storage", "remote", "web", "filter", "observing", "failures",
 	"services", "security", "speed", "comparison", "limits",
 }
 
@@ -43,6 +43,7 @@ var specifications = []struct {
 	{"tar", format.Specification},
 	{"files", format.Specification},
 	{"arrays", format.Specification},
+	{"rows", format.Specification},
 	{"games", format.Specification},
 	{"crops", format.Specification},
 	{"elements", format.Specification},
