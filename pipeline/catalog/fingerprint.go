@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/format"
 	"github.com/lsiofs/lsiofs/pipeline/format/tables"
+	"github.com/lsiofs/lsiofs/pipeline/format/tokens"
 	"github.com/lsiofs/lsiofs/pipeline/format/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -49,10 +50,10 @@ func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path stri
 	return append(append(dst, path...), '\n')
 }
 
-// kindWords returns the records' kind as the fingerprint includes it: for crops all of it, for
-// other formats "".
+// kindWords returns the records' kind as the fingerprint includes it: for crops all of it, for tokens
+// their dtype and the format's parameters, for other formats "".
 func kindWords(f spec.Format, shards []index.Shard) string {
-	if f.Name != "zarr" {
+	if f.Name != "zarr" && f.Name != "tokens" {
 		return ""
 	}
 	var kinds []string
@@ -63,6 +64,9 @@ func kindWords(f spec.Format, shards []index.Shard) string {
 	}
 	if len(kinds) == 0 {
 		return ""
+	}
+	if f.Name == "tokens" { // of one kind
+		return tokens.Text(f, kinds[0])
 	}
 	return " " + zarr.Format{}.MixedKind(kinds)
 }
@@ -93,6 +97,8 @@ func formatLine(f spec.Format) string {
 		return fmt.Sprintf("zarr %+v", f.Zarr)
 	case f.Name == "parquet":
 		return tables.Text(f)
+	case f.Name == "tokens":
+		return f.Name + tokens.Line(f)
 	case f.Lc0Check:
 		return f.Name + " check"
 	}

@@ -265,10 +265,29 @@ func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 		return false
 	}
 	b := o.prior.Blob(i)
-	if !o.reusable(b) {
+	if !o.reusable(b) || !o.sameBeside(c) {
 		return false
 	}
 	*s = index.Shard{Object: c.Object, Codec: o.prior.Codec(i), Blob: b}
+	return true
+}
+
+// sameBeside reports whether the file that describes a shard, or its absence, is that of the earlier
+// run.
+func (o *opening) sameBeside(c discover.Shard) bool {
+	pairs, ok := o.found.Unpacker.(format.Paired)
+	if !ok {
+		return true
+	}
+	if c.Beside.Path != "" {
+		return o.judged[c.Beside]
+	}
+	path := pairs.Companion(c.Object.Path)
+	for was := range o.judged {
+		if was.Path == path {
+			return false
+		}
+	}
 	return true
 }
 
@@ -338,7 +357,8 @@ func (o *opening) goOn(b *index.Build, shards []index.Shard, todo []int) []int {
 	left := todo[:0]
 	for _, i := range todo {
 		c := o.found.Shards[i]
-		if s, ok := b.Find(c.Object); ok && o.sameCodec(c, s.Codec) {
+		// A journal does not have the version of the file that describes a shard.
+		if s, ok := b.Find(c.Object); ok && o.sameCodec(c, s.Codec) && c.Beside.Path == "" {
 			shards[i] = s
 			continue
 		}

@@ -128,7 +128,9 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	}
 	codecOf, err := r.codec(p.unpacker, c)
 	codec := p.room.Codec(ctx, codecOf)
-	_, keyed := p.unpacker.(format.Renamer)
+	unpacker, closeBeside := Described(ctx, p.reads, p.unpacker, c.Beside)
+	defer closeBeside()
+	_, keyed := unpacker.(format.Renamer)
 	packer := index.NewPacker(keyed, codec != nil, p.admission.boundBytes)
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // already added to progress
@@ -148,7 +150,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	restart := func() { packer.Restart(); tell() }
 	var sum format.Summary
 	if err == nil {
-		sum, err = format.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
+		sum, err = format.Scan(ctx, unpacker, codec, r, c.Object.SizeBytes, emit, restart)
 	}
 	name := c.Object.Path
 	if named := formats.ParseName(name).Codec; named != nil && codecOf == nil {
@@ -171,6 +173,11 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	// version that was listed.
 	if r.outline == nil && p.streams == nil {
 		if err := p.unchanged(ctx, c.Object); err != nil {
+			return index.Shard{}, err
+		}
+	}
+	if c.Beside.Path != "" {
+		if err := p.unchanged(ctx, c.Beside); err != nil {
 			return index.Shard{}, err
 		}
 	}

@@ -16,6 +16,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
+// Described returns the format of a shard, with the file beside it that describes it, if there is one
+// (format.Paired). The caller calls closes when it does not need the format any more.
+func Described(ctx context.Context, reads storage.Storage, f format.Format, beside storage.Object) (described format.Format, closes func()) {
+	pairs, ok := f.(format.Paired)
+	if !ok || beside.Path == "" {
+		return f, func() {}
+	}
+	r := storage.NewReader(ctx, reads, beside, 0)
+	return pairs.With(beside.Path, r, beside.SizeBytes), r.Close
+}
+
 // shardReader reads a shard for a pass. It remembers the storage's failure to distinguish it from
 // errors of the format. It has three ways to read:
 //

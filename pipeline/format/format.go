@@ -177,6 +177,21 @@ type Foldered interface {
 	AlignBytes() int64
 }
 
+// Paired is implemented by formats whose shards may be described by a second file beside them: where
+// records end in X.bin, by X.idx. Such a file is not a shard. If it changes, so has the shard.
+type Paired interface {
+	Format
+	// Companion returns the path of the file that may describe a shard, "" if none does.
+	Companion(shard string) string
+	// Describes reports whether a file at the path of a companion describes a shard of this format,
+	// as far as its first bytes show. Errors are read errors.
+	Describes(path string, raw io.ReaderAt, sizeBytes int64) (bool, error)
+	// With returns the format for one shard, whose index pass reads its companion: raw, of sizeBytes.
+	// The format is valid as long as raw, and not safe for concurrent use. Without it, nothing
+	// describes the shard.
+	With(path string, raw io.ReaderAt, sizeBytes int64) Format
+}
+
 // Framer is implemented by formats whose streams have bytes before or after the records.
 // Both methods are pure functions of the number of records n. Callers must not change
 // the results, which may be shared.

@@ -415,6 +415,21 @@ func (a As) check() error {
 	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4 (format lc0), of float32 (format zarr), or of jsonl, tar or npy (format parquet); without --as they are of the records' bytes", string(a))
 }
 
+// RowsError returns an error if Rows has what shards of the format can't have.
+func (f Format) RowsError() error {
+	switch r := f.Rows; {
+	case f.Name == "parquet":
+		return nil
+	case f.Name != "tokens" && r != (Rows{}):
+		return errors.New("--columns, --pack, --eos, --dtype and --cut are for the formats parquet and tokens only (--columns, --eos and --cut for parquet)")
+	case r.EOS != "":
+		return errors.New("--eos is for tables: let the tokenizer write the token that ends documents")
+	case r.Columns != "" || r.Groups:
+		return errors.New("--columns and --cut are for tables: files of tokens have no columns")
+	}
+	return nil
+}
+
 func (f Format) validateAs(p *problems) {
 	if err := f.As.check(); err != nil {
 		p.addf("%w", err)
@@ -426,8 +441,8 @@ func (f Format) validateAs(p *problems) {
 	if needs := f.As.Format(); f.As != "" && f.Name != needs && f.Name != "auto" {
 		p.addf("--as %s needs --format %s, not %q", f.As, needs, f.Name)
 	}
-	if f.Rows != (Rows{}) && f.Name != "parquet" && f.Name != "auto" {
-		p.addf("--columns, --pack, --eos, --dtype and --cut need --format parquet, not %q", f.Name)
+	if err := f.RowsError(); err != nil && f.Name != "auto" {
+		p.addf("--format %s: %w", f.Name, err)
 	}
 	if f.As != "" && len(f.Arrays) > 0 {
 		p.addf("--as %s and --array can't be combined: leave one of them out", f.As)

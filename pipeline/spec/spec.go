@@ -101,8 +101,8 @@ const (
 type Format struct {
 	// Name is "auto" or the name of a format (format/formats).
 	Name string
-	// RecordBytes, StrideBytes and HeaderBytes are N, S and H of format fixed.
-	// StrideBytes 0 means RecordBytes.
+	// RecordBytes, StrideBytes and HeaderBytes are N, S and H of format fixed. StrideBytes 0 means
+	// RecordBytes. HeaderBytes is also for tokens.
 	RecordBytes, StrideBytes, HeaderBytes int64
 	Remainder                             Remainder
 	// Lc0Check makes format lc0 check every frame, and treat impossible ones as damaged.
@@ -114,7 +114,7 @@ type Format struct {
 	Arrays []Array
 	// Zarr selects the crops of arrays that are the records of format zarr.
 	Zarr Zarr
-	// Rows selects what is read of tables (format parquet).
+	// Rows selects what is read of tables (format parquet), and how tokens become records.
 	Rows Rows `json:",omitzero"`
 	// MaxRowBytes bounds a presented row, and the pages that are decoded for it: Spec.MaxRecordBytes,
 	// for packages that have only the format. It is not a parameter of the format: a shard within
@@ -382,9 +382,10 @@ func (f Format) validate(p *problems) {
 	f.validateArrays(p)
 	oneOf(p, "--remainder", f.Remainder, RemainderCorrupt, RemainderDrop)
 	if f.Name != "fixed" {
-		if f.RecordBytes != 0 || f.StrideBytes != 0 || f.HeaderBytes != 0 {
+		if f.RecordBytes != 0 || f.StrideBytes != 0 || f.HeaderBytes != 0 && f.Name != "tokens" {
 			p.addf("--record-bytes, --stride-bytes and --header-bytes need --format fixed, not %q", f.Name)
 		}
+		f.validateHeader(p)
 		return
 	}
 	if f.RecordBytes <= 0 {
@@ -393,6 +394,10 @@ func (f Format) validate(p *problems) {
 	if f.StrideBytes < 0 {
 		p.addf("--stride-bytes (%d) must be at least 1", f.StrideBytes)
 	}
+	f.validateHeader(p)
+}
+
+func (f Format) validateHeader(p *problems) {
 	if f.HeaderBytes < 0 {
 		p.addf("--header-bytes (%d) must be at least 0", f.HeaderBytes)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/format"
@@ -91,6 +92,19 @@ func (w *worker) audit(a storage.Verifier, number int) (r result) {
 	return r
 }
 
+// described returns the format of a shard, with the file that describes it if there is one.
+func (w *worker) described(f format.Format, path string) (described format.Format, closes func(), err error) {
+	var beside storage.Object
+	if pairs, ok := f.(format.Paired); ok && pairs.Companion(path) != "" {
+		beside, err = w.run.config.Storage.Stat(w.ctx, pairs.Companion(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			beside, err = storage.Object{}, nil
+		}
+	}
+	described, closes = catalog.Described(w.ctx, w.run.config.Storage, f, beside)
+	return described, closes, err
+}
+
 // shard reads one shard. If the context has ended, the result is meaningless.
 func (w *worker) shard(number int) result {
 	c := w.run.config.Catalog
@@ -118,7 +132,13 @@ func (w *worker) shard(number int) result {
 	if !s.Parts && w.payload.check != nil { // formats with parts have no own checksums
 		codec = tee{inner: codec, begin: w.payload.restart, look: w.payload.look}
 	}
-	sum, err := format.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
+	unpacker, closeBeside, err := w.described(c.Unpacker(), s.Object.Path)
+	if err != nil {
+		r.unread = reasonOf(s.Object.Path, err)
+		return r
+	}
+	defer closeBeside()
+	sum, err := format.Scan(w.ctx, unpacker, codec, w.forward, s.Object.SizeBytes, emit, restart)
 	if codec == nil {
 		_ = w.forward.rest() // bytes that the scan did not need; an error is the context's, or in failed
 	}

@@ -43,6 +43,11 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	case formats.OfDirectories(c.Format.Name):
 		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and --grow can't see when one is complete: mount it without --grow", &c.Target, c.Format.Name)
 	}
+	for _, pairs := range formats.Pairs() {
+		if pairs.Name() == c.Format.Name {
+			return nil, fmt.Errorf("dataset %s: --grow can't see when a shard of format %s and the file that describes it are both complete: mount it without --grow", &c.Target, c.Format.Name)
+		}
+	}
 	if formats.Unresolved(c.Format) {
 		return nil, fmt.Errorf("dataset %s: with --grow, how rows are presented does not follow from --format %s: add --as jsonl, tar or npy, or leave --format out, so that the first shard decides", &c.Target, c.Format.Name)
 	}

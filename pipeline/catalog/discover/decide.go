@@ -26,6 +26,8 @@ const (
 	onlyText     = "it is text, which counts only where nothing else does"
 	otherName    = "another name of a shard"
 	notAskedName = "its name does not say the format that was asked for"
+
+	describesShard = "it describes a shard"
 )
 
 // decision is the verdict on each file of a listing.
@@ -191,7 +193,7 @@ func says(f format.Format, c *file) bool {
 	if own, ok := f.(format.OwnCodecs); ok {
 		return own.Takes(c.Object.Path) && (c.name.Format == "" || contested(c))
 	}
-	return c.name.Format == f.Name()
+	return formats.Requests(f.Name(), c.name)
 }
 
 // Named reports whether a name by itself implies a format.

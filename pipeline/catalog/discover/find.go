@@ -56,6 +56,8 @@ type Shard struct {
 	// reader must call IsAnothers, and if that returns true, find the shards again without
 	// Config.AssumeAlike.
 	Assumed bool
+	// Beside is the file that describes the shard (format.Paired); its path is "" if there is none.
+	Beside storage.Object
 }
 
 // Found is the result of Shards.
@@ -96,6 +98,9 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 	}
 	if err == nil {
 		err = f.resolve(ctx, &d)
+	}
+	if err == nil {
+		err = f.pair(ctx, &d, objects)
 	}
 	if err != nil {
 		return Found{}, err
@@ -239,6 +244,9 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if err := f.refuseZarr(ctx, files, false); err != nil {
 		return Found{}, err
 	}
+	if err := f.described(ctx, files); err != nil {
+		return Found{}, err
+	}
 	namings := namingsOf(files)
 	shown := make([]string, len(files))
 	looks := wanted(files, namings, shown)
@@ -281,8 +289,8 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if format.As != "" && format.Name != format.As.Format() {
 		return Found{}, fmt.Errorf("%s holds shards of format %s: --as %s is for format %s only", &f.Target, format.Name, format.As, format.As.Format())
 	}
-	if format.Rows != (spec.Rows{}) && format.Name != "parquet" {
-		return Found{}, fmt.Errorf("%s holds shards of format %s: --columns, --pack, --eos, --dtype and --cut are for format parquet only", &f.Target, format.Name)
+	if err := format.RowsError(); err != nil {
+		return Found{}, fmt.Errorf("%s holds shards of format %s: %w", &f.Target, format.Name, err)
 	}
 	unpacker, err := formats.New(format)
 	if err != nil {
@@ -327,6 +335,9 @@ func (f *finder) result(formatName spec.Format, unpacker format.Format, files []
 			r.StreamExtension = unpacker.StreamExtension(stem)
 		}
 		r.Shards = append(r.Shards, s)
+	}
+	if pairs, ok := unpacker.(format.Paired); ok {
+		leaveCompanions(pairs, files, d)
 	}
 	r.Selection = f.selection(files, d)
 	return r

@@ -12,6 +12,7 @@
 //	files     directories, requested        files with one key        POSIX.1-2017 pax         nothing: contents are not read
 //	zarr      directories, requested        a crop of arrays          Zarr v3, v2; blosc 1     documents, indexes of shards
 //	parquet   .parquet .parq .pq            a row                     parquet-format 2         everything; pages' checksums if present
+//	tokens    .bin with .idx, .ds, requested L tokens, or a document  Megatron-LM, datatrove   descriptions, sizes
 //
 //	codec     shards                        decoding starts at        specification            checked when decoding
 //	gzip      .gz .gzip .tgz                members                   RFC 1952                 crc32 and size
@@ -42,6 +43,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/format/tables"
 	"github.com/lsiofs/lsiofs/pipeline/format/tar"
 	"github.com/lsiofs/lsiofs/pipeline/format/tfrecord"
+	"github.com/lsiofs/lsiofs/pipeline/format/tokens"
 	"github.com/lsiofs/lsiofs/pipeline/format/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -53,6 +55,8 @@ type entry struct {
 	// extensions are those of shards' names that imply the format, with the dot and without a
 	// codec's (".tar", not ".tar.gz").
 	extensions []string
+	// requested are extensions that imply the format if it was requested, and only then.
+	requested []string
 	// directories means that shards are directories. Such formats are never detected.
 	directories bool
 	// content is the position among the formats that are detected from the contents of files
@@ -131,6 +135,11 @@ var all = []entry{
 		new:           tables.New,
 		resolve:       tables.Resolve,
 		presentations: []spec.As{spec.AsJSONL, spec.AsTar},
+	},
+	{
+		name: "tokens", requested: []string{".bin", ".ds"},
+		checked: "sizes, and that the file that describes a shard agrees with it; tokens have no checksum",
+		new:     tokens.New,
 	},
 }
 
@@ -229,6 +238,21 @@ func IsDetected(name string) bool {
 	e := find(name)
 	return e != nil && e.detected()
 }
+
+// Requests reports whether a name implies a format that was requested.
+func Requests(name string, n Name) bool {
+	if n.Format != "" {
+		return n.Format == name
+	}
+	e := find(name)
+	return e != nil && slices.ContainsFunc(e.requested, func(x string) bool {
+		_, has := cutEnding(n.Stem[strings.LastIndexByte(n.Stem, '/')+1:], x)
+		return has
+	})
+}
+
+// Pairs returns the formats whose shards may be described by other files (format.Paired).
+func Pairs() []format.Paired { return []format.Paired{tokens.Format{}} }
 
 // Has reports whether there is a format of that name.
 func Has(name string) bool { return find(name) != nil }
