@@ -40,6 +40,7 @@ var arrows = []struct {
 	{"pipeline/format/zarr", []string{"pipeline/format", "pipeline/zarr"}, "crops are defined in one place"},
 	{"pipeline/format/parquet", []string{"pipeline/rows"}, "decoding columns does not depend on how rows are presented, indexed or read"},
 	{"pipeline/format/tables", []string{"pipeline/format", "pipeline/rows", "pipeline/spec"}, "tables are a format and a codec: what presents rows, and what decodes columns, don't know of these"},
+	{"pipeline/format/tokens", []string{"pipeline/format", "pipeline/rows", "pipeline/spec"}, "tokens are packed in one place"},
 	{"pipeline/format/formattest", []string{"pipeline/format", "pipeline/spec", "integration/serve"}, "the suite leaves some of its tests to the nightly run"},
 	{"pipeline/format", []string{"pipeline/format", "pipeline/spec", "pipeline/strictjson"}, "formats know nothing of shuffling, storage and mounts, so a new one is a package and a line of a table"},
 	{"pipeline/rows", []string{"pipeline/format/npy", "pipeline/format/tar"}, "how rows are presented does not depend on the format of their files"},

@@ -274,6 +274,7 @@
 //	pipeline/format/tfrecord              frames of TFRecord files
 //	pipeline/format/npy                   rows of NumPy arrays
 //	pipeline/format/fixed                 records of one size
+//	pipeline/format/tokens                windows and documents in files of tokens
 //	pipeline/format/lc0                   frames of Leela Chess Zero games
 //	pipeline/format/zarr                  crops of Zarr arrays
 //	pipeline/format/tables                Parquet: rows as records of lines, tar or npy

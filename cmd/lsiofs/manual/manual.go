@@ -44,6 +44,7 @@ var specifications = []struct {
 	{"files", format.Specification},
 	{"arrays", format.Specification},
 	{"rows", format.Specification},
+	{"tokens", format.Specification},
 	{"games", format.Specification},
 	{"crops", format.Specification},
 	{"elements", format.Specification},

@@ -265,6 +265,7 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 		looks = append(looks, more...)
 	}
 	d, of, alike := decide(files, namings, shown)
+	leaveCompanions(files, d)
 	alike = f.sameFiles(files, d, alike)
 	switch {
 	case len(of) > 1:
@@ -336,9 +337,7 @@ func (f *finder) result(formatName spec.Format, unpacker format.Format, files []
 		}
 		r.Shards = append(r.Shards, s)
 	}
-	if pairs, ok := unpacker.(format.Paired); ok {
-		leaveCompanions(pairs, files, d)
-	}
+	leaveCompanions(files, d)
 	r.Selection = f.selection(files, d)
 	return r
 }

@@ -126,16 +126,21 @@ func (f *finder) pair(ctx context.Context, d *Found, objects []storage.Object) e
 }
 
 // leaveCompanions gives the files that describe shards a reason of their own.
-func leaveCompanions(pairs format.Paired, files []file, d decision) {
-	of := map[string]bool{}
-	for i := range files {
-		if d.taken[i] {
-			of[pairs.Companion(files[i].Object.Path)] = true
+func leaveCompanions(files []file, d decision) {
+	for _, pairs := range formats.Pairs() {
+		if pairs.Name() != d.format {
+			continue
 		}
-	}
-	for i := range files {
-		if !d.taken[i] && of[files[i].Object.Path] {
-			d.reasons[i] = describesShard
+		of := map[string]bool{}
+		for i := range files {
+			if d.taken[i] {
+				of[pairs.Companion(files[i].Object.Path)] = true
+			}
+		}
+		for i := range files {
+			if !d.taken[i] && of[files[i].Object.Path] {
+				d.reasons[i] = describesShard
+			}
 		}
 	}
 }

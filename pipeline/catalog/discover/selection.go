@@ -199,7 +199,7 @@ func (f *finder) refuseLeftOut(all []file, d decision) error {
 			if shards += byNaming[n].sizeBytes; shard == nil {
 				shard = &all[first]
 			}
-		case d.reasons[first] != otherName:
+		case d.reasons[first] != otherName && d.reasons[first] != describesShard:
 			if others += byNaming[n].sizeBytes; most == nil || byNaming[n].sizeBytes > most.sizeBytes {
 				most = &byNaming[n]
 			}

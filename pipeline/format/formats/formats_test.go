@@ -37,7 +37,7 @@ func TestUnknownFormatsAreProblemsOfASpec(t *testing.T) {
 	s.Dataset = "/data"
 	require.NoError(t, formats.Validate(s))
 	s.Format.Name = "zip"
-	require.EqualError(t, formats.Validate(s), `--format ("zip") must be one of auto, tar, jsonl, lines, tfrecord, npy, fixed, lc0, files, zarr, parquet`)
+	require.EqualError(t, formats.Validate(s), `--format ("zip") must be one of auto, tar, jsonl, lines, tfrecord, npy, fixed, lc0, files, zarr, parquet, tokens`)
 	s.Format.Name = "arrow"
 	require.ErrorContains(t, formats.Validate(s), "--format arrow: Arrow is not supported yet: convert it")
 	s.Deal.Workers = 0

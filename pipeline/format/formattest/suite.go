@@ -48,7 +48,8 @@ type Suite struct {
 	Format format.Format
 	// Shards are intact shards.
 	Shards []Shard
-	// Naive is the index pass of a whole file, which may have any bytes but is not empty.
+	// Naive is the index pass of a whole file, which may have any bytes. Of an empty file it only
+	// shows whether it is refused.
 	Naive func(shard []byte) Outcome
 	// Draw draws a random shard, valid or not.
 	Draw func(t *rapid.T) []byte
@@ -210,6 +211,10 @@ func (s Suite) windows(t *testing.T, shard []byte) {
 		for _, more := range []int{0, 1, 3, 7, 100, 511, 512, 4096} {
 			var records []Record
 			err := s.Format.Index(context.Background(), &steppedSource{bytes: shard[:cut], more: more}, collect(&records))
+			if want.err != nil { // it is refused
+				require.Equal(t, want.err, err)
+				continue
+			}
 			require.Equal(t, want.records, records)
 			if want.summary.Damage == nil {
 				require.NoError(t, err)
@@ -255,6 +260,10 @@ func (s Suite) emitErrors(t *testing.T, shard []byte, intact []Record) {
 func (s Suite) empty(t *testing.T) {
 	for _, codec := range append(codecs(), nil) {
 		got := scan(context.Background(), s.Format, codec, nil)
+		if codec == nil && s.Naive(nil).Refused {
+			require.ErrorAs(t, got.err, new(*format.RefusedError))
+			continue
+		}
 		require.NoError(t, got.err)
 		_, may := s.Format.(format.Emptyable)
 		require.Equal(t, codec != nil || !may, got.summary.Damage != nil)
