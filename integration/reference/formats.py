@@ -16,5 +16,5 @@ def run(name, names):
     exec(compile(order.program(PAGES / name), str(PAGES / name), "exec"), names)
 
 
-for name in ("RECORDS.md", "SHARDS.md", "CODECS.md", "TAR.md", "FILES.md", "ARRAYS.md", "GAMES.md", "CROPS.md"):
+for name in ("RECORDS.md", "SHARDS.md", "CODECS.md", "TAR.md", "FILES.md", "ARRAYS.md", "TOKENS.md", "GAMES.md", "CROPS.md"):
     run(name, globals())

@@ -421,7 +421,7 @@ func (f Format) RowsError() error {
 	case f.Name == "parquet":
 		return nil
 	case f.Name != "tokens" && r != (Rows{}):
-		return errors.New("--columns, --pack, --eos, --dtype and --cut are for the formats parquet and tokens only (--columns, --eos and --cut for parquet)")
+		return errors.New("--columns, --pack, --eos, --dtype and --cut need --format parquet; --pack and --dtype are also for --format tokens")
 	case r.EOS != "":
 		return errors.New("--eos is for tables: let the tokenizer write the token that ends documents")
 	case r.Columns != "" || r.Groups:
