@@ -163,7 +163,7 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	for n := range c.Shards() {
 		shard := c.Shard(n)
 		if i.Tokens != nil {
-			i.Tokens.add(pack, shard.DecodedBytes, tokenBytes)
+			i.Tokens.add(pack, max(shard.DecodedBytes-c.Format().HeaderBytes, 0), tokenBytes)
 		}
 		i.RawBytes += shard.Object.SizeBytes
 		i.DecodedBytes += shard.DecodedBytes
