@@ -72,7 +72,7 @@ func (s *Sizes) scannable(c *compressed) string {
 	}
 	// The records in the buffer, and the pieces that they are in.
 	lanes := float64(o.Lanes) * float64(places)
-	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*float64(s.Held.DecoderBytes+int64(s.PieceBytes)) + float64(s.waitingTables())
+	waiting := s.withTables(float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5) + lanes*float64(s.Held.DecoderBytes+int64(s.PieceBytes))
 	if waiting <= float64(budget)/2 && 2*lanes <= float64(s.Decoders) {
 		return "what waits in the shuffle buffer fits in memory"
 	}

@@ -153,7 +153,15 @@ func (s *Sizes) waiting() int64 {
 	}
 	places := float64(max(s.Places, 1))
 	waits := float64(o.SizeRecords)*float64(h.Bytes)/float64(h.Records)*1.5 + 2*float64(o.Lanes)*float64(s.PieceBytes)
-	return int64(min(places*waits+float64(s.waitingTables()), float64(all)))
+	return int64(min(s.withTables(places*waits), float64(all)))
+}
+
+// withTables returns what it takes to keep that many bytes of waiting records, with the tables of
+// their pieces: the tables themselves, and the segments. If records are short, there are as many
+// segments as the tables require, and most of each is empty.
+func (s *Sizes) withTables(bytes float64) float64 {
+	tables := s.waitingTables()
+	return max(bytes, float64(s.Limits.placedTables(tables))) + float64(tables)
 }
 
 // waitingTables returns about what the tables of pieces with waiting records take.
