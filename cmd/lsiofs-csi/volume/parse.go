@@ -240,6 +240,7 @@ var flags = map[string]kind{
 	"format": single, "split": single, "split-by": single, "split-seed": single, "sample": single, "sample-seed": single,
 	"on-corrupt": single, "array": relative, "record-bytes": single, "stride-bytes": single, "header-bytes": single,
 	"remainder": single, "lc0-check": single, "as": single, "max-record": single, "exclude": repeated,
+	"columns": single, "pack": single, "eos": single, "dtype": single, "cut": single,
 	"mix": mixture, "mix-length": single, "mix-by": single,
 	// Crops
 	"crop": single, "stride": single, "step": single, "jitter": single, "select": repeated, "wrap": single, "edge": single,
