@@ -79,7 +79,9 @@ func TestPackedTokensHaveTheBytesOfRecordsOfOneSize(t *testing.T) {
 			s := tablesSpec(t, dir, func(f *spec.Format) { f.Rows.Pack = "32+1" })
 			s.Order.Shuffle, s.MemoryBytes = shuffle, memory
 			got := stream0(t, s, 4095)
-			f := tablesSpec(t, filepath.Join(dir, "*.bin"), func(f *spec.Format) { *f = spec.Format{Name: "fixed", RecordBytes: 66, StrideBytes: 64, Remainder: spec.RemainderDrop} })
+			f := tablesSpec(t, filepath.Join(dir, "*.bin"), func(f *spec.Format) {
+				*f = spec.Format{Name: "fixed", RecordBytes: 66, StrideBytes: 64, Remainder: spec.RemainderDrop}
+			})
 			f.Order.Shuffle, f.MemoryBytes = shuffle, memory
 			want := stream0(t, f, 4095)
 			require.Len(t, got, 128+len(want))
