@@ -70,14 +70,19 @@ func TestCoordinatesOfOneGrid(t *testing.T) {
 		require.EqualValues(t, len(want), m.must(call{Op: "stat", Path: path}).Size)
 		require.Equal(t, want, m.read(path))
 	}
+	// Whether the first opening reads the coordinates depends on when the kernel tells the mount that
+	// the files above were closed. The second one does not read them.
 	before := m.data.readCoordinates()
 	path := m.path("coords/time.npy")
-	fds := []int{m.open(path, unix.O_RDONLY), m.open(path, unix.O_RDONLY)}
+	fds := []int{m.open(path, unix.O_RDONLY)}
+	first := m.data.readCoordinates()
+	require.LessOrEqual(t, first, before+1)
+	fds = append(fds, m.open(path, unix.O_RDONLY))
 	for _, fd := range fds {
 		r := m.must(call{Op: "pread", FD: fd, Off: 7995, N: 100})
 		require.Equal(t, "zarr", string(r.Data[1:]), "the last bytes of the file")
 	}
-	require.Equal(t, before+1, m.data.readCoordinates())
+	require.Equal(t, first, m.data.readCoordinates())
 	for _, fd := range fds {
 		m.must(call{Op: "close", FD: fd})
 	}
